@@ -1,0 +1,37 @@
+"""Checks of what a user brings, each failing with one sentence that names the place."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from shiftproof.errors import ShiftproofError
+
+
+def require_finite(values: Tensor, what: str, *, owner: tuple[str, Tensor] | None = None, unit: str = "row") -> None:
+    """Every value is a finite number. `owner` = (unit, starts) names the graph a flat row belongs to."""
+    if not values.is_floating_point() or bool(torch.isfinite(values.sum())):
+        return  # a sum is finite only if every term is; overflow alone falls through to the exact check
+    bad = (~torch.isfinite(values)).reshape(len(values), -1).any(1).nonzero()
+    if not len(bad):
+        return
+    row = int(bad[0])
+    place = f"{unit} {row}"
+    if owner is not None:
+        name, starts = owner
+        piece = int(torch.searchsorted(starts, row, right=True)) - 1
+        place = f"{name} {piece}, row {row - int(starts[piece])}"
+    raise ShiftproofError(f"{what} hold NaN or infinity ({place}); every value must be a finite number")
+
+
+def require_range(labels: Tensor, num_classes: int, what: str, unit: str = "row") -> None:
+    """Class labels are the whole numbers 0 to num_classes - 1."""
+    if labels.is_floating_point():
+        wrong = (labels != labels.round()) | (labels < 0) | (labels >= num_classes)
+    else:
+        wrong = (labels < 0) | (labels >= num_classes)
+    bad = wrong.reshape(len(labels), -1).any(1).nonzero()
+    if len(bad):
+        row = int(bad[0])
+        value = labels[row].tolist()
+        raise ShiftproofError(f"{what} must be 0 to {num_classes - 1}, but {unit} {row} has {value}")

@@ -1,0 +1,132 @@
+"""Plain tensors with environments: the same contract as packed graphs, for samples that are rows of a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from shiftproof.data.checks import require_finite, require_range
+from shiftproof.data.columns import Index, as_positions, at, take, to_device
+from shiftproof.errors import ShiftproofError, unknown
+
+
+@dataclass(slots=True, eq=False)
+class DomainBatch:
+    """Some samples of a `DomainSet`; `index` holds each one's number in the set it came from."""
+
+    x: Tensor
+    y: Tensor | None = None
+    env: Tensor | None = None
+    index: Tensor | None = None
+    columns: dict[str, Tensor] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return self.x.shape[0]
+
+    def replace(self, **changes: Any) -> DomainBatch:
+        """The same batch with some fields exchanged."""
+        return replace(self, **changes)
+
+    def to(self, device: torch.device | str) -> DomainBatch:
+        return replace(self, **to_device(self, device))
+
+
+@dataclass(slots=True, eq=False)
+class DomainSet:
+    """Samples `x`, labels `y` and environments `env`; `columns` holds further values of each sample by name."""
+
+    x: Tensor
+    y: Tensor | None = None
+    env: Tensor | None = None
+    index: Tensor | None = None
+    columns: dict[str, Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.index is None:
+            self.index = torch.arange(len(self), device=self.x.device)
+        for name, tensor in {"y": self.y, "env": self.env, **self.columns}.items():
+            if tensor is not None and len(tensor) != len(self):
+                raise ShiftproofError(f"'{name}' has {len(tensor)} rows, 'x' has {len(self)}; they must be equal")
+
+    def __len__(self) -> int:
+        return self.x.shape[0]
+
+    def __repr__(self) -> str:
+        envs = "" if self.env is None else f", environments={self.num_envs}"
+        return f"DomainSet({len(self)} samples of shape {tuple(self.x.shape[1:])}{envs})"
+
+    @property
+    def num_features(self) -> int:
+        return self.x[0].numel() if len(self) else int(torch.tensor(self.x.shape[1:]).prod())
+
+    @property
+    def num_envs(self) -> int:
+        return 0 if self.env is None or len(self) == 0 else int(self.env.max()) + 1
+
+    @property
+    def device(self) -> torch.device:
+        return self.x.device
+
+    def __getitem__(self, index: Index) -> DomainSet:
+        """The chosen samples, in the order given: a number, a slice, a list, positions or a mask."""
+        return self._gather(as_positions(index, len(self)))
+
+    def batch(self, index: Index) -> DomainBatch:
+        """The chosen samples as one batch."""
+        return self[index].whole()
+
+    def whole(self) -> DomainBatch:
+        """All samples as one batch, nothing copied."""
+        return DomainBatch(self.x, self.y, self.env, self.index, self.columns)
+
+    def batches(
+        self, size: int | None, *, shuffle: bool = False, generator: torch.Generator | None = None
+    ) -> Iterator[DomainBatch]:
+        """One epoch of batches of `size` samples (`None`: all in one batch, in their order); the last may be smaller."""
+        if size is None or (size >= len(self) and not shuffle):
+            yield self.whole()
+            return
+        if size < 1:
+            raise ShiftproofError(f"a batch holds at least one sample, not {size}")
+        ordered = self._gather(torch.randperm(len(self), generator=generator)) if shuffle else self
+        for start in range(0, len(self), size):
+            cut = slice(start, start + size)
+            yield DomainBatch(
+                ordered.x[cut],
+                None if ordered.y is None else ordered.y[cut],
+                None if ordered.env is None else ordered.env[cut],
+                None if ordered.index is None else ordered.index[cut],
+                {name: tensor[cut] for name, tensor in ordered.columns.items()},
+            )
+
+    def to(self, device: torch.device | str) -> DomainSet:
+        if torch.device(device) == self.device:
+            return self
+        moved = to_device(self, device)
+        return DomainSet(**{f.name: moved.get(f.name, getattr(self, f.name)) for f in fields(self)})
+
+    def group_by(self, column: str) -> DomainSet:
+        """The same samples with the named column as the environment."""
+        if column not in self.columns:
+            raise unknown("environment column", column, self.columns)
+        return replace(self, env=self.columns[column].long())
+
+    def check(self, where: str, *, num_classes: int | None = None) -> None:
+        """Raise one clear sentence if a feature is not finite or a label is out of range."""
+        require_finite(self.x, f"{where}: features")
+        if num_classes is not None and self.y is not None:
+            require_range(self.y, num_classes, f"{where}: labels")
+
+    def _gather(self, positions: Tensor) -> DomainSet:
+        rows = positions.to(self.device)
+        return DomainSet(
+            self.x.index_select(0, rows),
+            at(self.y, rows),
+            at(self.env, rows),
+            at(self.index, rows),
+            take(self.columns, rows),
+        )

@@ -1,0 +1,36 @@
+"""What a user got wrong, said in one sentence."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Iterable
+from types import ModuleType
+
+
+class ShiftproofError(ValueError):
+    """A mistake in what the user gave: what, where, and what would be right. The command exits with status 2 on it."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`"; did you mean 'irm'?"` for the closest known name, or an empty string when nothing is close."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> ShiftproofError:
+    """The error for a name that is not there, with the nearest one suggested."""
+    known = sorted(known)
+    hint = nearest(name, known) or f"; known: {', '.join(known)}"
+    return ShiftproofError(f"unknown {kind} '{name}'{hint}")
+
+
+def optional(module: str, extra: str, purpose: str) -> ModuleType:
+    """Import a module of an optional extra; where it is missing, say in one sentence which extra brings it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        package = module.partition(".")[0]
+        raise ShiftproofError(
+            f"{purpose} needs the package '{package}': install it with  pip install 'shiftproof[{extra}]'"
+        ) from None

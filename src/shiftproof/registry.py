@@ -1,0 +1,197 @@
+"""Names for methods, data sets, attacks and defences, so that the command line and the sweeps find them.
+
+A third-party package adds its own through the entry-point groups ``shiftproof.methods``, ``shiftproof.datasets``,
+``shiftproof.attacks`` and ``shiftproof.defences``: each entry point is a module that registers on import.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module, metadata
+from typing import Any
+
+from shiftproof.errors import ShiftproofError, unknown
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One registered thing: its name, what makes it, and one line about it."""
+
+    name: str
+    make: Callable[..., Any]
+    tags: tuple[str, ...] = ()
+
+    @property
+    def summary(self) -> str:
+        return (inspect.getdoc(self.make) or "").partition("\n")[0].strip()
+
+    @property
+    def options(self) -> dict[str, inspect.Parameter]:
+        """The keyword options a user may set, by name."""
+        named = inspect.signature(self.make).parameters
+        return {n: p for n, p in named.items() if p.default is not p.empty and p.kind is not p.VAR_KEYWORD}
+
+
+@dataclass
+class Registry:
+    """Entries of one kind; the built-in ones are imported on first use, those of other packages too."""
+
+    kind: str
+    builtin: str  # the package whose modules register themselves on import
+    plugins: str  # the entry-point group
+    _entries: dict[str, Entry] = field(default_factory=dict)
+    _complete: bool = False
+
+    def add(self, name: str, make: Callable[..., Any], tags: tuple[str, ...] = ()) -> None:
+        known = self._entries.get(name)
+        if known is not None and known.make.__qualname__ != make.__qualname__:
+            raise ShiftproofError(f"the {self.kind} name '{name}' is taken by {known.make.__module__}")
+        self._entries[name] = Entry(name, make, tags)
+
+    def __getitem__(self, name: str) -> Entry:
+        self._fill()
+        if name not in self._entries:
+            raise unknown(self.kind, name, self._entries)
+        return self._entries[name]
+
+    def __contains__(self, name: object) -> bool:
+        self._fill()
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[Entry]:
+        self._fill()
+        return iter(sorted(self._entries.values(), key=lambda entry: entry.name))
+
+    def _fill(self) -> None:
+        if self._complete:
+            return
+        self._complete = True
+        import_module(self.builtin)
+        for point in metadata.entry_points(group=self.plugins):
+            point.load()
+
+
+methods = Registry("method", "shiftproof.methods", "shiftproof.methods")
+datasets = Registry("data set", "shiftproof.data", "shiftproof.datasets")
+attacks = Registry("attack", "shiftproof.robustness", "shiftproof.attacks")
+defences = Registry("defence", "shiftproof.robustness", "shiftproof.defences")
+recipes = Registry("recipe", "shiftproof.bench", "shiftproof.recipes")
+KINDS = {
+    "methods": methods,
+    "datasets": datasets,
+    "recipes": recipes,
+    "attacks": attacks,
+    "defences": defences,
+}
+
+
+def register(name: str, kind: str | None = None, *, tags: tuple[str, ...] = ()) -> Callable[[Any], Any]:
+    """Put a `Method` subclass, or a function that returns a `Dataset`, into the command line under `name`.
+
+    A class is taken for a method and a function for a data set unless `kind` says otherwise
+    ("methods", "datasets", "recipes", "attacks" or "defences").
+    """
+    if kind is not None and kind not in KINDS:
+        raise unknown("kind", kind, KINDS)
+
+    def put(made: Any) -> Any:
+        registry = KINDS[kind or ("methods" if inspect.isclass(made) else "datasets")]
+        registry.add(name, made, tags)
+        return made
+
+    return put
+
+
+def parse_name(text: str) -> tuple[str, dict[str, str]]:
+    """`"spmotif-struc:bias=0.9,seed=1"` as its name and its options, still text."""
+    name, _, tail = text.partition(":")
+    return name, parse_options(tail.split(",") if tail else [], where=text)
+
+
+def parse_options(pairs: list[str], where: str) -> dict[str, str]:
+    """`["key=value", ...]` as a dict; anything else is an error that names the place."""
+    options = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip() or not value.strip():
+            raise ShiftproofError(f"'{pair}' in '{where}' is not of the form key=value")
+        options[key.strip().replace("-", "_")] = value.strip()
+    return options
+
+
+def fitting_options(
+    options: Mapping[str, Any], accepted: Mapping[str, inspect.Parameter], owner: str
+) -> dict[str, Any]:
+    """`options` checked against a signature and cast to its types; the first misfit is an error that names it."""
+    fitted = {}
+    for key, value in options.items():
+        if key not in accepted:
+            raise unknown(f"option of {owner}", key, accepted) from None
+        fitted[key] = _cast(value, accepted[key], f"option '{key}' of {owner}")
+    return fitted
+
+
+def _cast(value: Any, parameter: inspect.Parameter, what: str) -> Any:
+    if not isinstance(value, str):
+        return value
+    wanted = _types_of(parameter)
+    if str in wanted and value.lower() not in ("none", "null"):
+        numeric = wanted - {str, type(None)}
+        return value if not numeric else _literal_or_text(value)
+    literal = _literal_or_text(value)
+    if not wanted or type(literal) in wanted:
+        return literal
+    if isinstance(literal, int) and not isinstance(literal, bool) and float in wanted:
+        return float(literal)
+    if isinstance(literal, float) and literal.is_integer() and int in wanted:
+        return int(literal)
+    if isinstance(literal, list) and tuple in wanted:
+        return tuple(literal)
+    names = " or ".join(sorted("none" if t is type(None) else t.__name__ for t in wanted))
+    raise ShiftproofError(f"{what} takes {names}, not '{value}'")
+
+
+def _types_of(parameter: inspect.Parameter) -> set[type]:
+    """The plain types an option may have, from its annotation (a string under deferred evaluation) and default."""
+    annotation = parameter.annotation
+    if isinstance(annotation, str):
+        try:
+            annotation = eval(annotation, {"__builtins__": {}}, {**_PLAIN, "Literal": typing.Literal})
+        except Exception:
+            annotation = parameter.empty
+    found: set[type] = set()
+    for part in typing.get_args(annotation) if _is_union(annotation) else [annotation]:
+        origin = typing.get_origin(part)
+        if origin is typing.Literal:
+            found |= {type(choice) for choice in typing.get_args(part)}
+        elif part is None or part is type(None):
+            found.add(type(None))
+        elif isinstance(origin or part, type) and part is not parameter.empty:
+            found.add(origin or part)
+    if not found and parameter.default not in (None, parameter.empty):
+        found.add(type(parameter.default))
+    return found
+
+
+_PLAIN = {t.__name__: t for t in (str, int, float, bool, tuple, list, dict)} | {"None": None}
+
+
+def _is_union(annotation: Any) -> bool:
+    return isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union
+
+
+def _literal_or_text(value: str) -> Any:
+    lowered = value.lower()
+    if lowered in ("true", "false"):
+        return lowered == "true"
+    if lowered in ("none", "null"):
+        return None
+    try:
+        return ast.literal_eval(value.replace("/", ",") if value.startswith("(") else value)
+    except (ValueError, SyntaxError):
+        return value
