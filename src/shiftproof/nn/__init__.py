@@ -1,1 +1,57 @@
-"""."""
+"""Encoders and layers: they turn a batch into features and know nothing of losses or training.
+
+A `GraphFeaturizer` (a `GNNEncoder` and a readout) gives one row for each graph, an `MLPFeaturizer` or `SmallCNN` one
+for each sample of a plain tensor; `head` puts a classifier on top. `EdgeScorer` and `NodeScorer` judge the parts of a
+graph, `top_edges` selects, and `split` cuts a batch into the selected subgraphs and the rest, whose edge weights are
+an argument of every layer::
+
+    h = encoder(batch.x, batch.edge_index)
+    scores = scorer(h, batch.edge_index, batch.batch, batch.num_graphs)
+    keep = top_edges(scores, batch.edge_batch, batch.num_graphs, ratio=0.25)
+    invariant, spurious = split(batch, keep, scores.sigmoid(), (-scores).sigmoid())
+    features = featurizer(invariant.batch, invariant.edge_weight)
+"""
+
+from shiftproof.nn.convs import WeightedGCNConv, WeightedGINConv, WeightedPNAConv, WeightedSGCConv
+from shiftproof.nn.encoders import GNNEncoder, GraphFeaturizer
+from shiftproof.nn.norms import GraphInstanceNorm, NodeBatchNorm
+from shiftproof.nn.pooling import pool, readout
+from shiftproof.nn.segment import (
+    sample_bernoulli,
+    sample_concrete,
+    segment_count,
+    segment_max,
+    segment_mean,
+    segment_min,
+    segment_normalise,
+    segment_rank,
+    segment_softmax,
+    segment_sum,
+    top_edges,
+)
+from shiftproof.nn.wiring import Wiring
+
+__all__ = [
+    "GNNEncoder",
+    "GraphFeaturizer",
+    "GraphInstanceNorm",
+    "NodeBatchNorm",
+    "WeightedGCNConv",
+    "WeightedGINConv",
+    "WeightedPNAConv",
+    "WeightedSGCConv",
+    "Wiring",
+    "pool",
+    "readout",
+    "sample_bernoulli",
+    "sample_concrete",
+    "segment_count",
+    "segment_max",
+    "segment_mean",
+    "segment_min",
+    "segment_normalise",
+    "segment_rank",
+    "segment_softmax",
+    "segment_sum",
+    "top_edges",
+]

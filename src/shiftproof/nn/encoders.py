@@ -1,0 +1,165 @@
+"""Graph encoders: from node features to node embeddings, and on to one row of features for each graph."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from shiftproof.data.graphs import GraphBatch
+from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.nn.convs import WeightedGCNConv, WeightedGINConv, WeightedPNAConv, WeightedSGCConv
+from shiftproof.nn.norms import NodeBatchNorm
+from shiftproof.nn.pooling import READOUTS, readout
+from shiftproof.nn.virtual import VirtualNode
+from shiftproof.nn.wiring import Wiring
+
+CONVS = ("gcn", "gin", "pna", "sgc")
+STYLES = ("ciga", "gmt")
+
+
+class GNNEncoder(nn.Module):
+    """Node embeddings of a batch of graphs by `layers` rounds of message passing.
+
+    `style="ciga"` (spec/ciga.md 7.1, also GALA's):
+
+    .. math:: h^0 = W x + b, \\quad h^l = Dropout(ReLU(BN(conv_l(h^{l-1})))), \\quad \\text{no ReLU in the last layer}
+
+    `style="gmt"` (spec/gmt.md 7.1): after `conv` come ReLU and dropout in every layer, for `conv="pna"` batch norm,
+    ReLU, the residual `+ h` and dropout; edge features pass one shared linear map first. `linear=True` leaves the
+    ReLU between layers out (with `conv="sgc"` the map is then linear in the features and in the weights of one layer).
+
+    Edge weights `[E]` or `[E, t]` multiply the messages of every layer, or of those named in `weighted_layers`
+    (`(0,)`: the first; negative numbers count from the end). Weights `[E, t]` give embeddings `[N, t, hidden]`.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden: int = 32,
+        layers: int = 3,
+        conv: str = "gcn",
+        edge_dim: int | None = None,
+        dropout: float = 0.0,
+        virtual_node: bool = False,
+        style: str = "ciga",
+        linear: bool = False,
+        aggregators: Collection[str] = ("mean", "min", "max", "std", "sum"),
+        zero: str = "zero_message",
+        samples: str = "per_sample",
+    ) -> None:
+        super().__init__()
+        if style not in STYLES:
+            raise unknown("encoder style", style, STYLES)
+        if conv not in CONVS:
+            raise unknown("graph layer", conv, CONVS)
+        if layers < 1:
+            raise ShiftproofError(f"an encoder has at least one layer, not {layers}")
+        if conv == "sgc" and edge_dim is not None:
+            raise ShiftproofError("the layer 'sgc' takes no edge features; leave edge_dim out")
+        self.in_channels, self.out_channels, self.edge_dim = in_channels, hidden, edge_dim
+        self.conv, self.style, self.linear, self.dropout = conv, style, linear, dropout
+        gmt = style == "gmt"
+        self.node_encoder = nn.Linear(in_channels, hidden)
+        self.edge_encoder = nn.Linear(edge_dim, hidden) if gmt and edge_dim is not None else None
+        width = hidden if self.edge_encoder is not None else edge_dim
+
+        def layer() -> nn.Module:
+            if conv == "gcn":
+                return WeightedGCNConv(hidden, hidden, width)
+            if conv == "pna":
+                return WeightedPNAConv(hidden, hidden, width, tuple(aggregators), zero)
+            if conv == "sgc":
+                return WeightedSGCConv(hidden, hidden)
+            if gmt:
+                return WeightedGINConv(
+                    hidden, hidden, width, hidden, learn_eps=False, message_relu=False, samples=samples
+                )
+            return WeightedGINConv(hidden, hidden, width, samples=samples)
+
+        self.convs = nn.ModuleList(layer() for _ in range(layers))
+        normed = not gmt or conv == "pna"
+        self.norms = nn.ModuleList(NodeBatchNorm(hidden, samples=samples) for _ in range(layers if normed else 0))
+        self.virtual = VirtualNode(hidden, layers - 1, dropout, samples=samples) if virtual_node else None
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+        batch: Tensor | None = None,
+        num_graphs: int | None = None,
+        node_mask: Tensor | None = None,
+        weighted_layers: Collection[int] | None = None,
+    ) -> Tensor:
+        if self.virtual is not None and batch is None:
+            raise ShiftproofError("an encoder with a virtual node needs to know each node's graph; pass batch=")
+        wiring = Wiring(edge_index, x.shape[0], node_mask)
+        last = len(self.convs) - 1
+        weighted = None if weighted_layers is None else {i % (last + 1) for i in weighted_layers}
+        if self.edge_encoder is not None and edge_attr is not None:
+            edge_attr = self.edge_encoder(edge_attr)
+        h = self.node_encoder(x)
+        token = None
+        if self.virtual is not None:
+            token = self.virtual.start(num_graphs if num_graphs is not None else int(batch.max()) + 1)
+        for i, conv in enumerate(self.convs):
+            if token is not None:
+                h = self.virtual.send(h, token, batch)
+            weight = edge_weight if weighted is None or i in weighted else None
+            out = conv(h, wiring, weight, edge_attr)
+            if self.norms:
+                out = self.norms[i](out, node_mask)
+            if not self.linear and (self.style == "gmt" or i < last):
+                out = out.relu()
+            if self.style == "gmt" and self.conv == "pna":
+                out = out + (h if h.dim() == out.dim() else h.unsqueeze(1))
+            out = F.dropout(out, self.dropout, self.training) if self.dropout else out
+            if token is not None and i < last:
+                token = self.virtual.update(i, h, token, batch, node_mask)
+            h = out
+        return h
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.in_channels}, {self.out_channels}, conv={self.conv!r}, style={self.style!r}, dropout={self.dropout}"
+        )
+
+
+class GraphFeaturizer(nn.Module):
+    """One row of features for each graph: the readout of the encoder's node embeddings, `[num_graphs, out_channels]`.
+
+    Edge weights `[E, t]` give `[num_graphs, t, out_channels]`. Graphs without nodes give zeros.
+    """
+
+    def __init__(self, encoder: GNNEncoder, readout: str = "mean") -> None:
+        super().__init__()
+        if readout not in READOUTS:
+            raise unknown("readout", readout, READOUTS)
+        self.encoder, self.readout = encoder, readout
+        self.out_channels = encoder.out_channels
+
+    def nodes(
+        self, batch: GraphBatch, edge_weight: Tensor | None = None, weighted_layers: Collection[int] | None = None
+    ) -> Tensor:
+        """The node embeddings before the readout."""
+        return self.encoder(
+            batch.x,
+            batch.edge_index,
+            edge_weight,
+            None if self.encoder.edge_dim is None else batch.edge_attr,
+            batch.batch,
+            batch.num_graphs,
+            batch.node_mask,
+            weighted_layers,
+        )
+
+    def forward(
+        self, batch: GraphBatch, edge_weight: Tensor | None = None, weighted_layers: Collection[int] | None = None
+    ) -> Tensor:
+        return readout(self.nodes(batch, edge_weight, weighted_layers), batch, self.readout)
+
+    def extra_repr(self) -> str:
+        return f"readout={self.readout!r}"

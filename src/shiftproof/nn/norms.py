@@ -1,0 +1,103 @@
+"""Batch norm that knows padding and parallel samples, and instance norm over the rows of each graph."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from shiftproof.errors import unknown
+from shiftproof.nn.segment import segment_mean
+
+SAMPLES = ("per_sample", "pooled")
+
+
+class NodeBatchNorm(nn.BatchNorm1d):
+    """Batch norm over node rows; the padding of a padded batch does not count.
+
+    .. math:: y = γ (x - E[x]) / \\sqrt{Var[x] + ε} + β
+
+    Rows `[N, p]` without a mask go to torch's own batch norm. With a boolean `mask` of shape `[N]` the statistics, the
+    running ones included, are those of the true rows alone, with static shapes and no wait for the device. For `t`
+    parallel samples `[N, t, p]`, `samples="per_sample"` normalises each sample by its own statistics and moves the
+    running ones `t` times (what a loop over the samples does), `samples="pooled"` takes all `N * t` rows together.
+    A single row has mean `x` and variance 0 instead of being an error; no row at all leaves the statistics alone.
+    """
+
+    def __init__(
+        self, channels: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True, samples: str = "per_sample"
+    ) -> None:
+        super().__init__(channels, eps=eps, momentum=momentum, affine=affine)
+        if samples not in SAMPLES:
+            raise unknown("batch statistics", samples, SAMPLES)
+        self.samples = samples
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        if x.dim() == 2:
+            if not self.training or (mask is None and x.shape[0] > 1):
+                return super().forward(x)
+            return self._by_hand(x, mask, 1)
+        rows, parallel, channels = x.shape
+        if self.training and self.samples == "per_sample":
+            return self._by_hand(x.reshape(rows, parallel * channels), mask, parallel).view(x.shape)
+        flat = x.reshape(rows * parallel, channels)
+        mask = None if mask is None else mask.repeat_interleave(parallel, output_size=rows * parallel)
+        return self.forward(flat, mask).view(x.shape)
+
+    def extra_repr(self) -> str:
+        shown = f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}"
+        return shown if self.samples == "per_sample" else f"{shown}, samples={self.samples!r}"
+
+    def _by_hand(self, x: Tensor, mask: Tensor | None, parallel: int) -> Tensor:
+        """Training-mode batch norm of `[N, parallel * p]` where torch's own cannot be used as it is."""
+        weight = None if self.weight is None else self.weight.repeat(parallel)
+        bias = None if self.bias is None else self.bias.repeat(parallel)
+        if mask is None and x.shape[0] > 1:
+            moved = [self.running_mean.repeat(parallel), self.running_var.repeat(parallel)]
+            out = F.batch_norm(x, moved[0], moved[1], weight, bias, True, 1.0, self.eps)
+            self._move(moved[0], moved[1], parallel, x.new_ones(()))
+            return out
+        real = x.new_ones(x.shape[0], 1) if mask is None else mask.to(x.dtype).unsqueeze(1)
+        rows = real.sum()
+        share = real / rows.clamp(min=1)
+        mean = (x * share).sum(0)
+        centred = x - mean
+        var = (centred.square() * share).sum(0)
+        unbiased = var.detach() * (rows / (rows - 1).clamp(min=1))
+        self._move(mean.detach(), unbiased, parallel, (rows > 0).to(x.dtype))
+        out = centred * (var + self.eps).rsqrt()
+        return out if weight is None else torch.addcmul(bias, out, weight)
+
+    @torch.no_grad()
+    def _move(self, mean: Tensor, var: Tensor, parallel: int, any_row: Tensor) -> None:
+        """Move the running statistics once for each sample, in order; not at all when there was no row."""
+        keep = 1 - self.momentum
+        step = self.momentum * keep ** torch.arange(parallel - 1, -1, -1, device=mean.device, dtype=mean.dtype)
+        for running, seen in ((self.running_mean, mean), (self.running_var, var)):
+            target = running * keep**parallel + step @ seen.view(parallel, -1)
+            running.add_((target - running) * any_row)
+        self.num_batches_tracked += parallel
+
+
+class GraphInstanceNorm(nn.Module):
+    """Normalises each channel over the rows (edges or nodes) of each graph separately.
+
+    .. math:: y_i = (x_i - μ_{g(i)}) / \\sqrt{σ²_{g(i)} + ε}
+
+    A graph's only row becomes zero. No running statistics; `affine=True` adds a learned scale and shift.
+    """
+
+    def __init__(self, channels: int, eps: float = 1e-5, affine: bool = False) -> None:
+        super().__init__()
+        self.channels, self.eps, self.affine = channels, eps, affine
+        self.weight = nn.Parameter(torch.ones(channels)) if affine else None
+        self.bias = nn.Parameter(torch.zeros(channels)) if affine else None
+
+    def forward(self, x: Tensor, group: Tensor, num_groups: int) -> Tensor:
+        centred = x - segment_mean(x, group, num_groups).index_select(0, group)
+        var = segment_mean(centred.square(), group, num_groups)
+        out = centred * (var + self.eps).rsqrt().index_select(0, group)
+        return out if self.weight is None else torch.addcmul(self.bias, out, self.weight)
+
+    def extra_repr(self) -> str:
+        return f"{self.channels}, eps={self.eps}, affine={self.affine}"

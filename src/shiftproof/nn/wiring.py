@@ -1,0 +1,70 @@
+"""What every message-passing layer of a batch shares: its edges, degrees and padding, worked out once."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+
+class Wiring:
+    """The edges of a batch with the degrees the layers need, each computed at most once.
+
+    Build it once for a batch and hand it to every layer. `node_mask` marks the real nodes of a padded batch; degrees
+    are kept in `dtype`, that of the features.
+    """
+
+    def __init__(self, edge_index: Tensor, num_nodes: int, node_mask: Tensor | None = None, dtype: torch.dtype = torch.float32) -> None:
+        self.src, self.dst = edge_index[0], edge_index[1]
+        self.num_nodes = num_nodes
+        self.node_mask = node_mask
+        self.dtype = dtype
+
+    def __repr__(self) -> str:
+        padded = "" if self.node_mask is None else ", padded"
+        return f"Wiring({self.num_nodes} nodes, {len(self.src)} edges{padded})"
+
+    @cached_property
+    def out_degree(self) -> Tensor:
+        """One plus the stored edges that leave each node, `[N, 1]`: the degree of the OGB-style GCN."""
+        leaving = torch.ones(len(self.src), dtype=self.dtype, device=self.src.device)
+        own = torch.ones(self.num_nodes, dtype=self.dtype, device=self.src.device)
+        return own.index_add_(0, self.src, leaving).unsqueeze(1)
+
+    @cached_property
+    def inv_sqrt_degree(self) -> Tensor:
+        return self.out_degree.rsqrt()
+
+    @cached_property
+    def inv_degree(self) -> Tensor:
+        return self.out_degree.reciprocal()
+
+    def gather(self, x: Tensor) -> Tensor:
+        """Each edge's copy of its source row."""
+        return x.index_select(0, self.src)
+
+    def aggregate(self, messages: Tensor) -> Tensor:
+        """The sum of the messages that arrive at each node."""
+        return messages.new_zeros((self.num_nodes, *messages.shape[1:])).index_add(0, self.dst, messages)
+
+
+def as_wiring(edges: Wiring | Tensor, x: Tensor) -> Wiring:
+    """The wiring itself, or one made of an `edge_index` between the rows of `x`."""
+    return edges if isinstance(edges, Wiring) else Wiring(edges, x.shape[0], dtype=x.dtype)
+
+
+def per_row(values: Tensor, rows: Tensor) -> Tensor:
+    """A `[N, 1]` or `[N, p]` factor shaped to fit `rows`, `[N, p]` or `[N, t, p]`."""
+    return values if rows.dim() == 2 else values.unsqueeze(1)
+
+
+def weigh(messages: Tensor, weight: Tensor | None) -> Tensor:
+    """Messages times their weights; weights `[E, t]` make `t` parallel copies of messages `[E, p]`."""
+    if weight is None:
+        return messages
+    if weight.dim() == 1:
+        return messages * weight.view(-1, *[1] * (messages.dim() - 1))
+    if messages.dim() == 2:
+        messages = messages.unsqueeze(1)
+    return messages * weight.unsqueeze(-1)
