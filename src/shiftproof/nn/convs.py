@@ -25,12 +25,10 @@ ZERO_MODES = ("zero_message", "delete")
 class _Conv(nn.Module):
     """What the layers have in common: their widths and the linear map of the edge features."""
 
-    def __init__(
-        self, in_channels: int, out_channels: int, edge_dim: int | None, edge_width: int | None = None
-    ) -> None:
+    def __init__(self, in_channels: int, out_channels: int, edge_dim: int | None, edge_width: int) -> None:
         super().__init__()
         self.in_channels, self.out_channels, self.edge_dim = in_channels, out_channels, edge_dim
-        self.edge_encoder = None if edge_dim is None else nn.Linear(edge_dim, edge_width or in_channels)
+        self.edge_encoder = None if edge_dim is None else nn.Linear(edge_dim, edge_width)
 
     def encode_edges(self, edge_attr: Tensor | None) -> Tensor | None:
         if (edge_attr is None) != (self.edge_encoder is None):
@@ -59,16 +57,16 @@ class WeightedGCNConv(_Conv):
     def forward(
         self, x: Tensor, edges: Wiring | Tensor, edge_weight: Tensor | None = None, edge_attr: Tensor | None = None
     ) -> Tensor:
-        wiring = as_wiring(edges, x.shape[0])
+        wiring = as_wiring(edges, x)
         x, edge = self.linear(x), self.encode_edges(edge_attr)
-        scale = wiring.inv_sqrt_degree.to(x.dtype)
+        scale = wiring.inv_sqrt_degree
         if edge is None:  # the source's factor is put on before the gather, so that edges cost no multiplication
             messages = wiring.gather(x.relu() * per_row(scale, x))
         else:
             messages = wiring.gather(x)
             messages = (messages + per_row(edge, messages)).relu() * per_row(wiring.gather(scale), messages)
         out = wiring.aggregate(weigh(messages, edge_weight))
-        kept = (x + self.root).relu() * per_row(wiring.inv_degree.to(x.dtype), x)
+        kept = (x + self.root).relu() * per_row(wiring.inv_degree, x)
         if kept.dim() < out.dim():
             kept = kept.unsqueeze(1)
         return torch.addcmul(kept, out, per_row(scale, out))
@@ -94,7 +92,7 @@ class WeightedGINConv(_Conv):
         message_relu: bool = True,
         samples: str = "per_sample",
     ) -> None:
-        super().__init__(in_channels, out_channels, edge_dim)
+        super().__init__(in_channels, out_channels, edge_dim, in_channels)
         self.hidden = 2 * out_channels if hidden is None else hidden
         self.learn_eps, self.message_relu = learn_eps, message_relu
         self.eps = nn.Parameter(torch.zeros(())) if learn_eps else None
@@ -105,7 +103,7 @@ class WeightedGINConv(_Conv):
     def forward(
         self, x: Tensor, edges: Wiring | Tensor, edge_weight: Tensor | None = None, edge_attr: Tensor | None = None
     ) -> Tensor:
-        wiring = as_wiring(edges, x.shape[0])
+        wiring = as_wiring(edges, x)
         edge = self.encode_edges(edge_attr)
         if edge is None:
             messages = wiring.gather(x.relu() if self.message_relu else x)
@@ -119,18 +117,16 @@ class WeightedGINConv(_Conv):
         return self.second(self.norm(self.first(out), wiring.node_mask).relu())
 
     def extra_repr(self) -> str:
-        shown = super().extra_repr() + f", hidden={self.hidden}"
-        return (
-            shown
-            + ("" if self.learn_eps else ", learn_eps=False")
-            + ("" if self.message_relu else ", message_relu=False")
-        )
+        shown = f"{super().extra_repr()}, hidden={self.hidden}"
+        shown += "" if self.learn_eps else ", learn_eps=False"
+        return shown if self.message_relu else f"{shown}, message_relu=False"
 
 
 class WeightedPNAConv(_Conv):
     """Several aggregations of the weighted messages side by side, joined by one linear map.
 
-    .. math:: m_{uv} = w_{uv} [h_v ‖ h_u ‖ e_{uv}], \\quad h'_v = W [\\text{mean} ‖ \\min ‖ \\max ‖ \\text{std} ‖ Σ]_{u→v} m_{uv},
+    .. math:: m_{uv} = w_{uv} [h_v ‖ h_u ‖ e_{uv}], \\quad
+        h'_v = W [\\text{mean} ‖ \\min ‖ \\max ‖ \\text{std} ‖ Σ]_{u→v} m_{uv},
         \\quad \\text{std} = \\sqrt{ReLU(E[m²] - E[m]²) + 10^{-5}}
 
     `zero="zero_message"` lets an edge of weight zero take part with a zero message; `zero="delete"` leaves it out, so
@@ -145,7 +141,7 @@ class WeightedPNAConv(_Conv):
         aggregators: Sequence[str] = AGGREGATORS,
         zero: str = "zero_message",
     ) -> None:
-        super().__init__(in_channels, out_channels, edge_dim)
+        super().__init__(in_channels, out_channels, edge_dim, in_channels)
         for name in aggregators:
             if name not in AGGREGATORS:
                 raise unknown("aggregator", name, AGGREGATORS)
@@ -158,7 +154,7 @@ class WeightedPNAConv(_Conv):
     def forward(
         self, x: Tensor, edges: Wiring | Tensor, edge_weight: Tensor | None = None, edge_attr: Tensor | None = None
     ) -> Tensor:
-        wiring = as_wiring(edges, x.shape[0])
+        wiring = as_wiring(edges, x)
         edge = self.encode_edges(edge_attr)
         parts = [x.index_select(0, wiring.dst), wiring.gather(x)]
         if edge is not None:
@@ -199,14 +195,14 @@ class WeightedSGCConv(_Conv):
     """
 
     def __init__(self, in_channels: int, out_channels: int, bias: bool = False) -> None:
-        super().__init__(in_channels, out_channels, None)
+        super().__init__(in_channels, out_channels, None, in_channels)
         self.linear = nn.Linear(in_channels, out_channels, bias=False)
         self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
 
     def forward(
         self, x: Tensor, edges: Wiring | Tensor, edge_weight: Tensor | None = None, edge_attr: Tensor | None = None
     ) -> Tensor:
-        wiring = as_wiring(edges, x.shape[0])
+        wiring = as_wiring(edges, x)
         self.encode_edges(edge_attr)
         # W is applied before the sum: the same value, and t weightings then share the product in the first layer
         out = wiring.aggregate(weigh(wiring.gather(self.linear(x)), edge_weight))

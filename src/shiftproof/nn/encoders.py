@@ -73,9 +73,8 @@ class GNNEncoder(nn.Module):
             if conv == "sgc":
                 return WeightedSGCConv(hidden, hidden)
             if gmt:
-                return WeightedGINConv(
-                    hidden, hidden, width, hidden, learn_eps=False, message_relu=False, samples=samples
-                )
+                own = {"hidden": hidden, "learn_eps": False, "message_relu": False}
+                return WeightedGINConv(hidden, hidden, width, **own, samples=samples)
             return WeightedGINConv(hidden, hidden, width, samples=samples)
 
         self.convs = nn.ModuleList(layer() for _ in range(layers))
@@ -96,7 +95,7 @@ class GNNEncoder(nn.Module):
     ) -> Tensor:
         if self.virtual is not None and batch is None:
             raise ShiftproofError("an encoder with a virtual node needs to know each node's graph; pass batch=")
-        wiring = Wiring(edge_index, x.shape[0], node_mask)
+        wiring = Wiring(edge_index, x.shape[0], node_mask, x.dtype)
         last = len(self.convs) - 1
         weighted = None if weighted_layers is None else {i % (last + 1) for i in weighted_layers}
         if self.edge_encoder is not None and edge_attr is not None:

@@ -14,7 +14,8 @@ class VirtualNode(nn.Module):
     """The state of each graph's virtual node, in OGB's form.
 
     .. math:: h_v ← h_v + z_g \\text{ before each layer}, \\quad
-        z_g ← MLP_l\\big(z_g + \\sum_{v ∈ g} h_v\\big) \\text{ after each but the last}, \\quad z_g^0 \\text{ learned, first zero}
+        z_g ← MLP_l\\big(z_g + \\sum_{v ∈ g} h_v\\big) \\text{ after each but the last}, \\quad
+        z_g^0 \\text{ learned, first zero}
 
     `MLP = Linear(p, 2p) - BN - ReLU - Linear(2p, p) - BN - ReLU`, then dropout.
     """

@@ -15,7 +15,9 @@ class Wiring:
     are kept in `dtype`, that of the features.
     """
 
-    def __init__(self, edge_index: Tensor, num_nodes: int, node_mask: Tensor | None = None, dtype: torch.dtype = torch.float32) -> None:
+    def __init__(
+        self, edge_index: Tensor, num_nodes: int, node_mask: Tensor | None = None, dtype: torch.dtype = torch.float32
+    ) -> None:
         self.src, self.dst = edge_index[0], edge_index[1]
         self.num_nodes = num_nodes
         self.node_mask = node_mask
