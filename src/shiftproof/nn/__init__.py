@@ -13,9 +13,11 @@ an argument of every layer::
 """
 
 from shiftproof.nn.convs import WeightedGCNConv, WeightedGINConv, WeightedPNAConv, WeightedSGCConv
+from shiftproof.nn.dense import MLPFeaturizer, SmallCNN, head
 from shiftproof.nn.encoders import GNNEncoder, GraphFeaturizer
 from shiftproof.nn.norms import GraphInstanceNorm, NodeBatchNorm
 from shiftproof.nn.pooling import pool, readout
+from shiftproof.nn.scorers import EdgeScorer, NodeScorer, lift_to_edges, reverse_edges, symmetrise
 from shiftproof.nn.segment import (
     sample_bernoulli,
     sample_concrete,
@@ -27,22 +29,33 @@ from shiftproof.nn.segment import (
     segment_rank,
     segment_softmax,
     segment_sum,
+    share_of,
     top_edges,
 )
+from shiftproof.nn.subgraph import Subgraph, edge_subgraph, split
 from shiftproof.nn.wiring import Wiring
 
 __all__ = [
+    "EdgeScorer",
     "GNNEncoder",
     "GraphFeaturizer",
     "GraphInstanceNorm",
+    "MLPFeaturizer",
     "NodeBatchNorm",
+    "NodeScorer",
+    "SmallCNN",
+    "Subgraph",
     "WeightedGCNConv",
     "WeightedGINConv",
     "WeightedPNAConv",
     "WeightedSGCConv",
     "Wiring",
+    "edge_subgraph",
+    "head",
+    "lift_to_edges",
     "pool",
     "readout",
+    "reverse_edges",
     "sample_bernoulli",
     "sample_concrete",
     "segment_count",
@@ -53,5 +66,8 @@ __all__ = [
     "segment_rank",
     "segment_softmax",
     "segment_sum",
+    "share_of",
+    "split",
+    "symmetrise",
     "top_edges",
 ]

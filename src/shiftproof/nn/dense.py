@@ -1,0 +1,80 @@
+"""Featurizers of plain tensors, and the head that turns features into logits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from shiftproof.errors import unknown
+
+INITS = ("xavier", "default")
+
+
+class MLPFeaturizer(nn.Module):
+    """Features of a flattened input: a linear layer and a ReLU for each width.
+
+    .. math:: h^l = ReLU(W_l h^{l-1} + b_l)
+
+    `init="xavier"` starts from Xavier-uniform weights and zero biases (spec/pair.md 7.1), `"default"` from torch's own.
+    """
+
+    def __init__(self, in_features: int, widths: Sequence[int] = (256, 256), init: str = "xavier") -> None:
+        super().__init__()
+        if init not in INITS:
+            raise unknown("initialisation", init, INITS)
+        sizes = [in_features, *widths]
+        self.in_features, self.out_channels = in_features, sizes[-1]
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes[:-1], sizes[1:], strict=True))
+        if init == "xavier":
+            for layer in self.layers:
+                nn.init.xavier_uniform_(layer.weight)
+                nn.init.zeros_(layer.bias)
+
+    def forward(self, batch: Any) -> Tensor:
+        h = _inputs(batch).flatten(1)
+        for layer in self.layers:
+            h = layer(h).relu()
+        return h
+
+
+class SmallCNN(nn.Module):
+    """128 features of a small image, by the CNN DomainBed uses on coloured digits (spec/pair.md 7.4).
+
+    Four times 3x3 convolution, ReLU and group norm in 8 groups (64, 128 with stride 2, 128, 128 channels), then the
+    mean over the image.
+    """
+
+    out_channels = 128
+
+    def __init__(self, in_channels: int) -> None:
+        super().__init__()
+        self.in_channels = in_channels
+        widths = [in_channels, 64, 128, 128, 128]
+        self.convs = nn.ModuleList(
+            nn.Conv2d(widths[i], widths[i + 1], 3, stride=2 if i == 1 else 1, padding=1) for i in range(4)
+        )
+        self.norms = nn.ModuleList(nn.GroupNorm(8, width) for width in widths[1:])
+
+    def forward(self, batch: Any) -> Tensor:
+        h = _inputs(batch)
+        for conv, norm in zip(self.convs, self.norms, strict=True):
+            h = norm(conv(h).relu())
+        return h.mean((2, 3))
+
+
+def head(in_features: int, out_features: int, hidden: int | None = None) -> nn.Module:
+    """A classifier on top of features: `Linear`, or `Linear - ReLU - Linear` with `hidden` units between.
+
+    CIGA and GALA take `hidden=2 * in_features`.
+    """
+    if hidden is None:
+        return nn.Linear(in_features, out_features)
+    return nn.Sequential(nn.Linear(in_features, hidden), nn.ReLU(), nn.Linear(hidden, out_features))
+
+
+def _inputs(batch: Any) -> Tensor:
+    """The tensor itself, or the `x` of a batch."""
+    return batch if isinstance(batch, torch.Tensor) else batch.x
