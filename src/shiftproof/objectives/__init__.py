@@ -2,9 +2,9 @@
 
 A penalty takes what a model has put out and says how far it is from a principle: the same optimal scale of the logits
 in every environment (`irm_penalty`), equal risks (`vrex_penalty`), equal gradients (`iga_penalty`), equal gradient
-variance (`fishr_penalty`), calibration everywhere (`clove_penalty`), equal feature moments (`coral_penalty`), same-class
-representations close together (`supervised_contrastive`). Every function returns one differentiable scalar, unless it
-says otherwise, and nothing is weighted here: add the terms up yourself, or hand them to `shiftproof.pareto`.
+variance (`fishr_penalty`), calibration everywhere (`clove_penalty`), equal feature moments (`coral_penalty`),
+same-class representations close together (`supervised_contrastive`). Every function returns one differentiable scalar,
+unless it says otherwise, and nothing is weighted here: add the terms up yourself, or hand them to `shiftproof.pareto`.
 
 `sample_losses` turns logits into one loss a sample, `env_risks` into one risk an environment together with the number
 of its samples; penalties that take those `counts` leave out an environment that is absent from the batch. The task is

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from shiftproof.errors import unknown
+from shiftproof.nn.segment import segment_rank
 from shiftproof.objectives.risks import as_columns, logit_gradients
 from shiftproof.objectives.segments import env_means, mean_over_present
 
@@ -39,8 +40,10 @@ def irm_penalty(logits: Tensor, y: Tensor, env: Tensor, num_envs: int, task: str
         raise unknown("estimator", estimator, ESTIMATORS)
     g = dummy_gradients(logits, y, task)
     if estimator == "halves":
-        parity = _place_in_environment(env, num_envs) % 2
-        halves, counts = env_means(g, 2 * env.long() + parity, 2 * num_envs)
+        env = env.long()
+        # equal scores are ranked in batch order: 0, 1, 2, ... within each environment
+        parity = segment_rank(torch.zeros_like(g), env, num_envs) % 2
+        halves, counts = env_means(g, 2 * env + parity, 2 * num_envs)
         even, odd = halves.view(num_envs, 2).unbind(1)
         return mean_over_present(even * odd, counts.view(num_envs, 2).amin(1))
     by_env, counts = env_means(g, env, num_envs)
@@ -64,13 +67,3 @@ def nonnegative(penalty: Tensor, mode: str = "multiply", rate: float = 1e-2) -> 
     if mode == "add":
         return penalty + rate
     raise unknown("mode", mode, ("multiply", "add"))
-
-
-def _place_in_environment(env: Tensor, num_envs: int) -> Tensor:
-    """0, 1, 2, ... for the samples of each environment, in batch order."""
-    order = env.argsort(stable=True)
-    env = env.long()
-    counts = env.new_zeros(num_envs).index_add(0, env, torch.ones_like(env))
-    first = counts.cumsum(0) - counts
-    rank = torch.arange(env.shape[0], device=env.device) - first[env[order]]
-    return torch.empty_like(rank).scatter(0, order, rank)

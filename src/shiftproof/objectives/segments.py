@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from shiftproof.errors import ShiftproofError
+from shiftproof.nn.segment import segment_count, segment_sum
 
 
 def full_precision(values: Tensor) -> Tensor:
@@ -24,9 +25,8 @@ def env_means(values: Tensor, env: Tensor, num_envs: int) -> tuple[Tensor, Tenso
         )
     values = full_precision(values)
     env = env.long()
-    sums = values.new_zeros(num_envs, *values.shape[1:]).index_add(0, env, values)
-    counts = values.new_zeros(num_envs).index_add(0, env, values.new_ones(env.shape[0]))
-    return sums / counts.clamp(min=1).view(-1, *[1] * (values.dim() - 1)), counts
+    counts = segment_count(env, num_envs, values.dtype)
+    return segment_sum(values, env, num_envs) / counts.clamp(min=1).view(-1, *[1] * (values.dim() - 1)), counts
 
 
 def mean_over_present(values: Tensor, counts: Tensor | None = None) -> Tensor:
