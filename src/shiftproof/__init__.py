@@ -1,3 +1,56 @@
-"""Models that keep working when the data moves."""
+"""Models that keep working when the data moves.
+
+>>> import shiftproof as sp
+>>> data = sp.load("spmotif-struc", bias=0.9)          # doctest: +SKIP
+>>> run = sp.fit("erm", data, seed=0)                  # doctest: +SKIP
+>>> run.metrics["test"]["accuracy"]                    # doctest: +SKIP
+
+Everything here is imported on first use, so that `import shiftproof` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "load": "shiftproof.data.loading",
+    "fit": "shiftproof.api",
+    "predict": "shiftproof.api",
+    "register": "shiftproof.registry",
+    "Dataset": "shiftproof.data",
+    "DomainSet": "shiftproof.data",
+    "GraphBatch": "shiftproof.data",
+    "GraphSet": "shiftproof.data",
+    "Method": "shiftproof.methods",
+    "Network": "shiftproof.methods",
+    "Run": "shiftproof.training",
+    "ShiftproofError": "shiftproof.errors",
+    "Trainer": "shiftproof.training",
+    "Weighted": "shiftproof.training",
+}
+_ROOMS = ("bench", "data", "methods", "nn", "objectives", "report", "training")
+__all__ = ["__version__", *_HOMES]
+
+if TYPE_CHECKING:
+    from shiftproof.api import fit, predict
+    from shiftproof.data import Dataset, DomainSet, GraphBatch, GraphSet
+    from shiftproof.data.loading import load
+    from shiftproof.errors import ShiftproofError
+    from shiftproof.methods import Method, Network
+    from shiftproof.registry import register
+    from shiftproof.training import Run, Trainer, Weighted
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name in _ROOMS:
+        return import_module(f"shiftproof.{name}")
+    raise AttributeError(f"module 'shiftproof' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_ROOMS])

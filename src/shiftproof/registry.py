@@ -13,6 +13,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module, metadata
+from importlib.util import find_spec
 from typing import Any
 
 from shiftproof.errors import ShiftproofError, unknown
@@ -71,7 +72,8 @@ class Registry:
         if self._complete:
             return
         self._complete = True
-        import_module(self.builtin)
+        if find_spec(self.builtin) is not None:
+            import_module(self.builtin)
         for point in metadata.entry_points(group=self.plugins):
             point.load()
 

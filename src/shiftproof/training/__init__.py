@@ -1,1 +1,14 @@
-"""."""
+"""The trainer, its runs, and how they are measured.
+
+>>> from shiftproof.training import Trainer, Weighted
+>>> Trainer(epochs=50, balance=Weighted({"irm": 100.0}, anneal_steps=500)).epochs
+50
+
+`Trainer.fit(method, dataset)` returns a `Run`; `Weighted` adds a method's loss terms up; `metrics` holds the measures.
+"""
+
+from shiftproof.training.balance import Balance, Weighted
+from shiftproof.training.run import Run
+from shiftproof.training.trainer import Trainer, TrainingDiverged
+
+__all__ = ["Balance", "Run", "Trainer", "TrainingDiverged", "Weighted"]

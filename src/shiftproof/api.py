@@ -1,0 +1,186 @@
+"""Fit and predict, each in one call: names, presets and settings put together."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from shiftproof.data.dataset import Dataset, Split
+from shiftproof.data.loading import load
+from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.methods.base import DataShape, Method, Network
+from shiftproof.presets import preset_for
+from shiftproof.registry import fitting_options, methods
+from shiftproof.training.balance import Balance, Weighted
+from shiftproof.training.metrics import predict as predict_split
+from shiftproof.training.progress import Style
+from shiftproof.training.run import Run
+from shiftproof.training.trainer import Trainer
+
+_NOT_SETTINGS = {"balance", "seed", "device", "compile", "deterministic", "out", "resume", "progress", "network"}
+
+
+def fit(
+    method: str | type[Method] | Method,
+    data: Any,
+    *,
+    seed: int = 0,
+    out: str | Path | None = None,
+    resume: bool = False,
+    device: str = "auto",
+    compile: bool = False,
+    deterministic: bool = False,
+    balance: Balance | None = None,
+    network: Network | nn.Module | None = None,
+    progress: Style = "none",
+    **settings: Any,
+) -> Run:
+    """Train a method on a data set and return its `Run`.
+
+    `method` is a registered name, a `Method` class or a built `Method`; `data` is whatever `load` takes. `settings` are
+    options of the method (`penalty=100`), of the network (`hidden=64`) and of training (`epochs=50`, `lr=1e-2`); the
+    data set's preset fills in the rest and an unknown name is an error. `network` brings a featurizer of your own.
+    """
+    dataset = data if isinstance(data, Dataset) else load(data)
+    plan = Plan.make(method, dataset.check(), settings, own_network=isinstance(network, nn.Module))
+    torch.manual_seed(seed)
+    built = method if isinstance(method, Method) else plan.build(network)
+    trainer = Trainer(
+        **plan.training,
+        balance=balance if balance is not None else Weighted(**plan.weighting),
+        seed=seed,
+        out=None if out is None else Path(out),
+        resume=resume,
+        device=device,
+        compile=compile,
+        deterministic=deterministic,
+        progress=progress,
+    )
+    return trainer.fit(built, dataset, config=plan.config(balance))
+
+
+def predict(run: Run | str | Path, data: Any, *, split: str = "test") -> Tensor:
+    """The logits of a run on new data: a split, a data set (its `split`), or whatever `load` takes."""
+    run = run if isinstance(run, Run) else Run.load(run)
+    samples: Split = data if not isinstance(data, (str, Path, Dataset, list, dict)) else _split_of(data, split)
+    shape: DataShape = run.method.shape
+    kind = "graphs" if hasattr(samples, "edge_index") else "tensors"
+    width = (samples.x.shape[1],) if kind == "graphs" else tuple(samples.x.shape[1:])
+    if kind != shape.kind or width != tuple(shape.in_shape):
+        raise ShiftproofError(f"the run was trained on {shape.kind} with features {shape.in_shape}, not {kind} with {width}")
+    return predict_split(run.method, samples.to(next(run.method.parameters()).device)).logits
+
+
+def _split_of(data: Any, split: str) -> Split:
+    return (data if isinstance(data, Dataset) else load(data))[split]
+
+
+class Plan:
+    """The settings of one run, sorted by whom they concern."""
+
+    def __init__(self, name: str, dataset: Dataset, registered: bool) -> None:
+        self.name, self.dataset, self.registered = name, dataset, registered
+        self.options: dict[str, Any] = {}
+        self.network: dict[str, Any] | None = None
+        self.training: dict[str, Any] = {}
+        self.weighting: dict[str, Any] = {}
+        self.make_method: Any = None
+
+    @classmethod
+    def make(
+        cls, method: str | type[Method] | Method, dataset: Dataset, settings: Mapping[str, Any], *, own_network: bool = False
+    ) -> Plan:
+        """Sort the preset's settings and the user's; a name nobody knows is an error with the nearest one suggested."""
+        if isinstance(method, str):
+            entry = methods[method]
+            name, maker, registered = method, entry.make, True
+        else:
+            maker = type(method) if isinstance(method, Method) else method
+            name, registered = _registered_name(maker)
+        if "graphs" not in _tags(maker) and dataset.is_graph:
+            raise ShiftproofError(f"method '{name}' works on plain tensors, and '{dataset.name}' holds graphs")
+        if "tensors" not in _tags(maker) and not dataset.is_graph:
+            raise ShiftproofError(f"method '{name}' works on graphs, and '{dataset.name}' holds plain tensors")
+        plan = cls(name, dataset, registered and not isinstance(method, Method))
+        plan.make_method = maker
+        accepted = accepted_settings(maker)
+        own = {} if isinstance(method, Method) else accepted["method"]
+        groups = {**accepted, "method": own}
+        everything = {key: parameter for group in groups.values() for key, parameter in group.items()}
+        for key in settings:
+            if key not in everything:
+                raise unknown(f"setting of '{name}' on '{dataset.name}'", key, everything)
+        preset = {k: v for k, v in preset_for(dataset).settings(name).items() if k in everything}
+        chosen = fitting_options({**preset, **settings}, everything, f"'{name}'")
+        pick = {group: {k: v for k, v in chosen.items() if k in keys} for group, keys in groups.items()}
+        plan.options, plan.training, plan.weighting = pick["method"], pick["training"], pick["weighting"]
+        plan.network = None if own_network or isinstance(method, Method) else pick["network"]
+        return plan
+
+    def build(self, network: Network | nn.Module | None) -> Method:
+        """The untrained method."""
+        options = dict(self.options)
+        if "network" in inspect.signature(self.make_method).parameters:
+            options["network"] = network if network is not None else Network(**(self.network or {}))
+            if isinstance(options["network"], Network):
+                self.network = {f.name: getattr(options["network"], f.name) for f in fields(Network)}
+        return self.make_method(DataShape.of(self.dataset), **options)
+
+    def config(self, balance: Balance | None) -> dict[str, Any]:
+        """What is written beside the run, enough to build the method again."""
+        weighting = _lists(self.weighting) if balance is None else {"balance": type(balance).__name__}
+        return {
+            "data": self.dataset.spec,
+            "method": self.name,
+            "own_method": not self.registered,
+            "own_network": self.network is None,
+            "options": _lists(self.options),
+            "network": None if self.network is None else _lists(self.network),
+            "training": dict(weighting),
+        }
+
+
+def accepted_settings(maker: Any) -> dict[str, dict[str, inspect.Parameter]]:
+    """Every setting a user may give for a method, by whom it concerns."""
+    method = {n: p for n, p in inspect.signature(maker).parameters.items() if p.default is not p.empty}
+    takes_network = "network" in method
+    return {
+        "method": {n: p for n, p in method.items() if n not in _NOT_SETTINGS},
+        "network": _dataclass_parameters(Network) if takes_network else {},
+        "training": {n: p for n, p in _dataclass_parameters(Trainer).items() if n not in _NOT_SETTINGS},
+        "weighting": {n: p for n, p in inspect.signature(Weighted).parameters.items() if p.default is not p.empty},
+    }
+
+
+def _dataclass_parameters(kind: Any) -> dict[str, inspect.Parameter]:
+    made = {}
+    for item in fields(kind):
+        default = None if item.default is MISSING else item.default
+        made[item.name] = inspect.Parameter(
+            item.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=item.type
+        )
+    return made
+
+
+def _registered_name(maker: type) -> tuple[str, bool]:
+    for entry in methods:
+        if entry.make is maker:
+            return entry.name, True
+    return maker.__name__, False
+
+
+def _tags(maker: type) -> Iterable[str]:
+    for entry in methods:
+        if entry.make is maker:
+            return entry.tags or ("graphs", "tensors")
+    return ("graphs", "tensors")
+
+
+def _lists(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}

@@ -1,0 +1,157 @@
+"""What a method is: a model together with the named losses it minimises."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from shiftproof.data.dataset import Dataset, Task
+from shiftproof.data.domains import DomainBatch
+from shiftproof.data.graphs import GraphBatch, GraphSet
+from shiftproof.errors import ShiftproofError
+from shiftproof.nn import GNNEncoder, GraphFeaturizer, MLPFeaturizer, SmallCNN
+from shiftproof.nn import head as make_head
+
+if TYPE_CHECKING:
+    from shiftproof.methods.erm import ERM
+
+Batch = GraphBatch | DomainBatch
+
+
+class Trains(Protocol):
+    """What a method may ask of the trainer that prepares it (the trainer itself stands further right)."""
+
+    seed: int
+
+    def fit_reference(self, method: Method, dataset: Dataset, name: str, *, epochs: int | None = None) -> None:
+        """Train a helper model with this trainer's settings; it is resumed too if the run was killed."""
+        ...
+
+
+@dataclass(frozen=True)
+class DataShape:
+    """What a method must know of a data set to build its networks; small enough to be kept with every run."""
+
+    kind: Literal["graphs", "tensors"]
+    task: Task
+    num_outputs: int
+    in_shape: tuple[int, ...]
+    edge_dim: int | None
+    num_envs: int
+    num_train: int
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> DataShape:
+        train = dataset.train
+        if isinstance(train, GraphSet):
+            kind, in_shape, edge_dim = "graphs", (train.num_features,), train.edge_dim
+        else:
+            kind, in_shape, edge_dim = "tensors", tuple(train.x.shape[1:]), None
+        return cls(kind, dataset.task, dataset.num_outputs, in_shape, edge_dim, train.num_envs, len(train))
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> DataShape:
+        return cls(**{**values, "in_shape": tuple(values["in_shape"])})
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Network:
+    """Which network a method stands on.
+
+    Graphs: `conv` ("gcn", "gin", "pna", "sgc"), `layers`, `hidden`, `readout`, `dropout`, `virtual_node` and `style`
+    (the layer conventions of the "ciga" or the "gmt" chapter). Tensors: `featurizer` ("mlp" with `widths`, or "cnn").
+    """
+
+    conv: str = "gin"
+    layers: int = 3
+    hidden: int = 32
+    readout: str = "mean"
+    dropout: float = 0.0
+    virtual_node: bool = False
+    style: str = "ciga"
+    featurizer: str = "mlp"
+    widths: tuple[int, ...] = (256, 256)
+
+    def build(self, shape: DataShape) -> nn.Module:
+        """A featurizer: a module that turns a batch into one vector a sample and knows its `out_channels`."""
+        if shape.kind == "graphs":
+            return GraphFeaturizer(self.encoder(shape.in_shape[0], shape.edge_dim), readout=self.readout)
+        if self.featurizer == "cnn":
+            return SmallCNN(shape.in_shape[0])
+        if self.featurizer != "mlp":
+            raise ShiftproofError(f"featurizer '{self.featurizer}' is not known; 'mlp' and 'cnn' are")
+        return MLPFeaturizer(int(torch.tensor(shape.in_shape).prod()), widths=tuple(self.widths))
+
+    def encoder(self, in_channels: int, edge_dim: int | None = None, *, hidden: int | None = None) -> GNNEncoder:
+        """The graph network without its readout."""
+        return GNNEncoder(
+            in_channels,
+            hidden=hidden or self.hidden,
+            layers=self.layers,
+            conv=self.conv,
+            edge_dim=edge_dim,
+            dropout=self.dropout,
+            virtual_node=self.virtual_node,
+            style=self.style,
+        )
+
+
+class Method(nn.Module):
+    """A model and the losses it minimises.
+
+    Write `forward` (logits of a batch) and `losses` (named terms, the first is "task"; nothing is weighted or stepped
+    there), set `weights` to how the terms add up by default, and pass the class to `shiftproof.fit`;
+    `@register("name")` puts it into the command line and the sweeps. While it is trained, `batch.index` is each
+    sample's position in the training split.
+    """
+
+    weights: dict[str, float]
+
+    def __init__(self, shape: DataShape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.weights = {"task": 1.0}
+
+    def forward(self, batch: Batch) -> Tensor:
+        """The logits of a batch: one row a sample, one column a class; flat for "binary" and "regression"."""
+        raise NotImplementedError(f"{type(self).__name__} must define forward(batch)")
+
+    def losses(self, batch: Batch) -> dict[str, Tensor]:
+        """The named loss terms of a training batch."""
+        raise NotImplementedError(f"{type(self).__name__} must define losses(batch)")
+
+    def prepare(self, dataset: Dataset, trainer: Trains) -> None:
+        """Stage 0, before training: fit an assistant, infer environments. Nothing by default."""
+
+    def start_epoch(self, epoch: int) -> None:
+        """Told the number of each epoch before it begins, for terms that follow a schedule."""
+
+    def head_parameters(self) -> list[nn.Parameter]:
+        """The parameters of the last layer, for balances that compare gradients there."""
+        head = getattr(self, "head", None)
+        return list(head.parameters()) if isinstance(head, nn.Module) else list(self.parameters())
+
+
+def width_of(featurizer: nn.Module) -> int:
+    """How long the vectors of a featurizer are."""
+    width = getattr(featurizer, "out_channels", None)
+    if not isinstance(width, int):
+        raise ShiftproofError(f"the network {type(featurizer).__name__} needs an attribute 'out_channels': its output width")
+    return width
+
+
+def reference_model(shape: DataShape, network: Network | nn.Module | None) -> ERM:
+    """A plain ERM model on the same network, for methods whose stage 0 needs one."""
+    from shiftproof.methods.erm import ERM
+
+    return ERM(shape, network=network)
+
+
+__all__ = ["Batch", "DataShape", "Method", "Network", "Trains", "make_head", "reference_model", "width_of"]

@@ -1,0 +1,208 @@
+"""How good predictions are: one function a measure, for every split and every environment."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from shiftproof.data.dataset import Dataset, Split, Task
+from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.methods.base import Method
+from shiftproof.objectives import sample_losses
+
+EVALUATION_BATCH = 2048
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Logits, labels and environments of a split, in host memory."""
+
+    logits: Tensor
+    y: Tensor
+    env: Tensor | None
+    task: Task
+
+    @property
+    def classes(self) -> Tensor:
+        return self.logits.argmax(-1) if self.task == "multiclass" else (self.logits > 0).long()
+
+    def of(self, rows: Tensor) -> Predictions:
+        return Predictions(self.logits[rows], self.y[rows], None, self.task)
+
+
+def accuracy(p: Predictions) -> float:
+    """The share of right predictions; unknown labels of a multilabel task are left out."""
+    right = (p.classes == p.y).double()
+    if p.task == "multilabel":
+        known = ~torch.isnan(p.y)
+        return float(right[known].mean()) if bool(known.any()) else math.nan
+    return float(right.mean())
+
+
+def roc_auc(p: Predictions) -> float:
+    """Area under the ROC curve, ties counting half; NaN where only one class is present.
+
+    Two classes: by the score of class 1; more: one class against the rest, averaged; multilabel: mean over columns.
+    """
+    from sklearn.metrics import roc_auc_score
+
+    y = p.y.numpy()
+    if p.task == "multilabel":
+        columns = [_column_auc(p.logits[:, k].numpy(), y[:, k]) for k in range(y.shape[1])]
+        known = [value for value in columns if not math.isnan(value)]
+        return float(np.mean(known)) if known else math.nan
+    if p.task == "binary":
+        return _column_auc(p.logits.numpy(), y)
+    if p.logits.shape[1] == 2:
+        return _column_auc((p.logits[:, 1] - p.logits[:, 0]).numpy(), y)
+    if len(np.unique(y)) < p.logits.shape[1]:
+        return math.nan
+    return float(roc_auc_score(y, p.logits.double().softmax(-1).numpy(), multi_class="ovr"))
+
+
+def _column_auc(score: np.ndarray, y: np.ndarray) -> float:
+    from sklearn.metrics import roc_auc_score
+
+    known = ~np.isnan(y.astype(float))
+    if len(np.unique(y[known])) < 2:
+        return math.nan
+    return float(roc_auc_score(y[known], score[known]))
+
+
+def mcc(p: Predictions) -> float:
+    """Matthews correlation coefficient, any number of classes; 0 for constant predictions."""
+    from sklearn.metrics import matthews_corrcoef
+
+    return float(matthews_corrcoef(p.y.long().numpy(), p.classes.numpy()))
+
+
+def macro_f1(p: Predictions) -> float:
+    """Mean F1 over the classes that occur among the labels."""
+    from sklearn.metrics import f1_score
+
+    y = p.y.long().numpy()
+    return float(f1_score(y, p.classes.numpy(), labels=np.unique(y), average="macro", zero_division=0))
+
+
+def pearson(p: Predictions) -> float:
+    """Pearson correlation of predictions and labels; NaN where one of them is constant."""
+    a, b = p.logits.double(), p.y.double()
+    a, b = a - a.mean(), b - b.mean()
+    norm = a.norm() * b.norm()
+    return float((a * b).sum() / norm) if float(norm) > 0 else math.nan
+
+
+def mse(p: Predictions) -> float:
+    """Mean squared error."""
+    return float((p.logits.double() - p.y.double()).square().mean())
+
+
+def loss(p: Predictions) -> float:
+    """The mean task loss."""
+    return float(sample_losses(p.logits.double(), p.y if p.task == "multiclass" else p.y.double(), p.task).mean())
+
+
+def _by_env(p: Predictions, measure: Callable[[Predictions], float]) -> list[float]:
+    """A measure inside every environment that has samples; a split without environments is one environment."""
+    if p.env is None:
+        return [measure(p)]
+    values = [measure(p.of(p.env == e)) for e in p.env.unique().tolist()]
+    return [value for value in values if not math.isnan(value)] or [math.nan]
+
+
+def worst_group(p: Predictions) -> float:
+    """Accuracy (Pearson r for regression) in the environment where it is lowest; empty environments do not count."""
+    return min(_by_env(p, _basic(p.task)))
+
+
+def percentile10(p: Predictions) -> float:
+    """The 10th percentile over environments of the accuracy (Pearson r for regression)."""
+    return float(np.percentile(_by_env(p, _basic(p.task)), 10))
+
+
+def _basic(task: Task) -> Callable[[Predictions], float]:
+    return pearson if task == "regression" else accuracy
+
+
+MEASURES: dict[str, Callable[[Predictions], float]] = {
+    "accuracy": accuracy,
+    "roc_auc": roc_auc,
+    "mcc": mcc,
+    "macro_f1": macro_f1,
+    "worst_group": worst_group,
+    "percentile10": percentile10,
+    "pearson": pearson,
+    "mse": mse,
+    "loss": loss,
+}
+LOWER_IS_BETTER = frozenset({"mse", "loss"})
+_FITTING: dict[Task, tuple[str, ...]] = {
+    "multiclass": ("accuracy", "roc_auc", "mcc", "macro_f1", "worst_group", "percentile10", "loss"),
+    "binary": ("accuracy", "roc_auc", "mcc", "macro_f1", "worst_group", "percentile10", "loss"),
+    "multilabel": ("accuracy", "roc_auc", "worst_group", "percentile10", "loss"),
+    "regression": ("mse", "pearson", "worst_group", "percentile10", "loss"),
+}
+_PER_ENVIRONMENT: dict[Task, tuple[str, ...]] = {
+    "multiclass": ("accuracy", "roc_auc", "mcc", "macro_f1"),
+    "binary": ("accuracy", "roc_auc", "mcc", "macro_f1"),
+    "multilabel": ("accuracy", "roc_auc"),
+    "regression": ("mse", "pearson"),
+}
+MOST_ENVIRONMENTS_LISTED = 200
+
+
+def measure(name: str, p: Predictions) -> float:
+    """One measure by name; a measure that does not fit the task is an error that lists those that do."""
+    if name not in MEASURES:
+        raise unknown("metric", name, MEASURES)
+    if name not in _FITTING[p.task]:
+        raise ShiftproofError(f"metric '{name}' does not fit a {p.task} task; {', '.join(_FITTING[p.task])} do")
+    return MEASURES[name](p)
+
+
+def better(name: str, new: float, old: float) -> bool:
+    """Whether a value strictly improves on another; NaN never does."""
+    return new < old if name in LOWER_IS_BETTER else new > old
+
+
+def predict(method: Method, split: Split, *, batch_size: int = EVALUATION_BATCH) -> Predictions:
+    """The predictions of a method on a split, in evaluation mode."""
+    was_training = method.training
+    method.eval()
+    try:
+        with torch.no_grad():
+            logits = torch.cat([method(batch) for batch in split.batches(batch_size)])
+    finally:
+        method.train(was_training)
+    labels = split.y if split.y is not None else torch.zeros(len(split), dtype=torch.long)
+    env = None if split.env is None else split.env.cpu()
+    return Predictions(logits.float().cpu(), labels.cpu(), env, method.shape.task)
+
+
+def all_measures(p: Predictions, dataset: Dataset) -> dict[str, Any]:
+    """Every measure that fits the task, for the split and inside each of its environments."""
+    values: dict[str, Any] = {"samples": len(p.y)}
+    values |= {name: _jsonable(MEASURES[name](p)) for name in _FITTING[p.task]}
+    if p.env is not None:
+        numbers = p.env.unique().tolist()
+        names = dataset.env_names
+        values["environment"] = dataset.environment
+        values["by_env"] = {
+            (names[e] if e < len(names) else str(e)): _one_environment(p.of(p.env == e))
+            for e in numbers[:MOST_ENVIRONMENTS_LISTED]
+        }
+    return values
+
+
+def _one_environment(p: Predictions) -> dict[str, Any]:
+    return {"samples": len(p.y)} | {n: _jsonable(MEASURES[n](p)) for n in _PER_ENVIRONMENT[p.task]}
+
+
+def _jsonable(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,115 @@
+"""What training leaves behind: settings, history, metrics and weights, in memory and as a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from shiftproof.data.dataset import Split
+from shiftproof.errors import ShiftproofError
+from shiftproof.methods.base import DataShape, Method, Network
+from shiftproof.registry import methods
+from shiftproof.training.checkpoint import read_json, read_tensors, restore, write_json, write_tensors
+from shiftproof.training.metrics import predict
+
+CONFIG, METRICS, HISTORY = "config.json", "metrics.json", "history.json"
+WEIGHTS, CHECKPOINT, TIMING = "weights.safetensors", "checkpoint.safetensors", "timing.json"
+
+
+@dataclass(eq=False)
+class Run:
+    """A trained method with all that is known about its training.
+
+    `metrics[split][measure]` are those of the selected epoch (`selected_epoch`, chosen as `selection` says); `history`
+    has one record an epoch. `save` writes a folder of JSON and safetensors, `Run.load` reads it back.
+    """
+
+    method: Method
+    config: dict[str, Any]
+    metrics: dict[str, dict[str, Any]]
+    history: list[dict[str, Any]]
+    selected_epoch: int
+    selection: str
+    timing: dict[str, float] = field(default_factory=dict)
+    folder: Path | None = None
+
+    def __repr__(self) -> str:
+        metric = self.config.get("metric", "accuracy")
+        scores = ", ".join(f"{s} {v[metric]:.4f}" for s, v in self.metrics.items() if v.get(metric) is not None)
+        return f"Run({self.name} on {self.config.get('data')}, seed {self.config.get('seed')}: {metric} {scores})"
+
+    @property
+    def name(self) -> str:
+        return str(self.config.get("method"))
+
+    def predict(self, split: Split) -> Tensor:
+        """The logits of every sample of a split."""
+        return predict(self.method, split.to(next(self.method.parameters()).device)).logits
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the run as a folder; `metrics.json` comes last, so that a folder with it is whole."""
+        folder = Path(folder)
+        write_json(folder / CONFIG, self.config)
+        write_tensors(folder / WEIGHTS, self.method.state_dict(), {"config": self.config})
+        write_json(folder / HISTORY, self.history)
+        write_json(folder / TIMING, self.timing)
+        write_json(folder / METRICS, self.summary())
+        self.folder = folder
+        return folder
+
+    def summary(self) -> dict[str, Any]:
+        """What `metrics.json` holds: nothing in it depends on the clock."""
+        return {
+            "metrics": self.metrics,
+            "selected_epoch": self.selected_epoch,
+            "selection": self.selection,
+            "epochs": len(self.history),
+        }
+
+    @classmethod
+    def load(cls, folder: str | Path, method: Method | None = None) -> Run:
+        """Read a run back. A method that is not registered must be handed in, freshly built."""
+        folder = Path(folder)
+        if not folder.is_dir():
+            raise ShiftproofError(f"{folder} is not a folder; a run is a folder with {CONFIG} and {WEIGHTS}")
+        config = read_json(folder / CONFIG, "loading a run")
+        if not isinstance(config, dict) or "shape" not in config or "method" not in config:
+            raise ShiftproofError(f"{folder / CONFIG} does not describe a run of shiftproof")
+        summary = read_json(folder / METRICS, "loading a run (an unfinished one is finished with --resume)")
+        tensors, _ = read_tensors(folder / WEIGHTS, "loading a run")
+        method = method if method is not None else build_method(config)
+        restore(method, tensors, str(folder / WEIGHTS))
+        method.eval()
+        history = read_json(folder / HISTORY, "loading a run")
+        timing = read_json(folder / TIMING, "loading a run")
+        try:
+            return cls(
+                method,
+                config,
+                summary["metrics"],
+                history,
+                summary["selected_epoch"],
+                summary["selection"],
+                timing,
+                folder,
+            )
+        except (KeyError, TypeError):
+            raise ShiftproofError(f"{folder / METRICS} does not hold the metrics of a run") from None
+
+
+def build_method(config: Mapping[str, Any]) -> Method:
+    """The untrained method a config describes."""
+    if config.get("own_method"):
+        raise ShiftproofError(f"method '{config['method']}' is not registered; hand it to Run.load(folder, method=...)")
+    entry = methods[config["method"]]
+    network = config.get("network")
+    options = dict(config.get("options", {}))
+    if network is None and config.get("own_network"):
+        raise ShiftproofError("this run used a network of your own; hand its method to Run.load(folder, method=...)")
+    if network is not None:
+        options["network"] = Network(**{**network, "widths": tuple(network["widths"])})
+    return entry.make(DataShape.from_json(config["shape"]), **options)

@@ -1,0 +1,412 @@
+"""The training loop: every run can be trusted, killed and resumed."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from shiftproof.data.dataset import Dataset, Split
+from shiftproof.data.graphs import GraphSet
+from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.methods.base import DataShape, Method
+from shiftproof.training import checkpoint as files
+from shiftproof.training.balance import Balance, Weighted
+from shiftproof.training.metrics import all_measures, better, measure, predict
+from shiftproof.training.progress import Style, progress
+from shiftproof.training.run import CHECKPOINT, CONFIG, METRICS, Run
+from shiftproof.training.steps import CompiledStep, EagerStep, ReplayedStep, Step
+
+Selection = Literal["auto", "val", "last", "oracle"]
+STEPS_BETWEEN_LOOKS = 256  # loss values stay on the device this long at most before they are looked at
+
+
+class TrainingDiverged(RuntimeError):
+    """A loss term became NaN or infinite; the sentence names it and the step."""
+
+
+@dataclass
+class Trainer:
+    """Fits a method to a data set.
+
+    `selection` says which epoch is kept: "val" the best on the validation split, "last" the last, "oracle" the best
+    on the test split (what some published tables do; every result says so), "auto" is "val" where there is a
+    validation split. `patience` stops after that many epochs without improvement, counted from epoch `warmup` on only;
+    an improvement during the warm-up is remembered (spec ciga D11). `batch_size=None` trains on the whole set at
+    once. `compile` compiles the losses on a CPU and replays captured steps on a GPU. With `out`, the run survives
+    being killed: `resume=True` goes on from the last checkpoint to the same result.
+    """
+
+    epochs: int = 100
+    batch_size: int | None = 32
+    optimizer: Literal["adam", "sgd"] = "adam"
+    lr: float = 1e-3
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    patience: int | None = None
+    warmup: int = 0
+    selection: Selection = "auto"
+    metric: str | None = None
+    evaluate_every: int = 1
+    track: tuple[str, ...] = ()
+    balance: Balance = field(default_factory=Weighted)
+    seed: int = 0
+    device: str = "auto"
+    compile: bool = False
+    deterministic: bool = False
+    out: Path | None = None
+    resume: bool = False
+    progress: Style = "none"
+    checkpoint_seconds: float = 5.0
+
+    def fit(self, method: Method, dataset: Dataset, *, config: dict[str, Any] | None = None) -> Run:
+        """Train the method and return its run; the method is left with the weights of the selected epoch."""
+        loop = _Loop(self, method, dataset, config)
+        return loop.finished() or loop.run()
+
+    def fit_reference(self, method: Method, dataset: Dataset, name: str, *, epochs: int | None = None) -> None:
+        """Train a helper model with the same settings (stage 0 of a method); its run lies in a sub-folder."""
+        folder = None if self.out is None else Path(self.out) / name
+        child = replace(self, out=folder, resume=True, epochs=epochs or self.epochs, balance=Weighted())
+        child.fit(method, dataset, config={"method": name, "seed": self.seed, "data": dataset.spec, "own_method": True})
+
+
+def pick_device(name: str) -> torch.device:
+    """ "auto" is the GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ShiftproofError(f"'{name}' is not a device; 'cpu', 'cuda' and 'auto' are") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ShiftproofError("device 'cuda' was asked for, but this machine has none")
+    return device
+
+
+class _Loop:
+    """The state of one training run between its first and its last step."""
+
+    def __init__(self, trainer: Trainer, method: Method, dataset: Dataset, config: dict[str, Any] | None) -> None:
+        self.trainer = trainer
+        self.device = pick_device(trainer.device)
+        self.method = method.to(self.device)
+        self.metric = trainer.metric or dataset.metric
+        self.selection = _selection(trainer.selection, dataset)
+        self.dataset = dataset
+        self.data = dataset.to(self.device)
+        self.train = _renumbered(self.data.train)
+        self.folder = None if trainer.out is None else Path(trainer.out)
+        self.config = self._config(config)
+        self.epoch = self.step = self.bad = 0
+        self.best_epoch, self.best_value = -1, math.nan
+        self.best: dict[str, Tensor] = {}
+        self.history: list[dict[str, Any]] = []
+        self.pending: list[tuple[int, int, Tensor]] = []
+        self.names: list[str] = []
+        self.order = torch.Generator().manual_seed(trainer.seed)
+        self.seconds = 0.0
+        self.stopped = False
+
+    def finished(self) -> Run | None:
+        """The run that already lies in the folder, if it is to be kept; refuse to write over one that is not."""
+        if self.folder is None or not (self.folder / CONFIG).exists():
+            return None
+        whole = (self.folder / METRICS).exists()
+        if not self.trainer.resume:
+            state = "a finished run" if whole else "an unfinished run"
+            raise ShiftproofError(f"{self.folder} already holds {state}; resume it or choose another folder")
+        self._require_same(files.read_json(self.folder / CONFIG, "resuming"), self.folder / CONFIG)
+        return Run.load(self.folder, method=self.method) if whole else None
+
+    def run(self) -> Run:
+        trainer = self.trainer
+        torch.manual_seed(trainer.seed)
+        if trainer.deterministic:
+            torch.use_deterministic_algorithms(True, warn_only=True)
+        optimizer = self._optimizer()
+        begun = time.perf_counter()
+        resumed = self._restore(optimizer)
+        if not resumed:
+            if self.folder is not None:
+                files.write_json(self.folder / CONFIG, self.config)
+            self.method.prepare(replace(self.data, splits={**self.data.splits, "train": self.train}), trainer)
+            self.method.to(self.device)
+            torch.manual_seed(trainer.seed)
+            self._save(optimizer)
+        step = self._step(optimizer)
+        saved = time.monotonic()
+        before = self.seconds
+        with progress(self._title(), trainer.epochs, trainer.progress, start=self.epoch) as display:
+            while self.epoch < trainer.epochs and not self.stopped:
+                self._train_epoch(step, optimizer)
+                note = self._evaluate() if self._is_due() else ""
+                self.epoch += 1
+                display.advance(self.epoch, note)
+                self.seconds = before + time.perf_counter() - begun
+                if self.folder is not None and time.monotonic() - saved >= trainer.checkpoint_seconds:
+                    self._save(optimizer)
+                    saved = time.monotonic()
+        return self._conclude()
+
+    def _train_epoch(self, step: Step, optimizer: torch.optim.Optimizer) -> None:
+        trainer = self.trainer
+        self.method.train()
+        self.method.start_epoch(self.epoch)
+        shuffle = trainer.batch_size is not None
+        for batch in self.train.batches(trainer.batch_size, shuffle=shuffle, generator=self.order):
+            if trainer.balance.refreshes(self.step):
+                optimizer.state.clear()
+            self.pending.append((self.epoch, self.step, step(batch, self.step)))
+            self.step += 1
+            if len(self.pending) >= STEPS_BETWEEN_LOOKS:
+                self._look()
+
+    def _look(self) -> None:
+        """Bring the loss values of the last steps over, stop if one is not finite, and add them to the history."""
+        if not self.pending:
+            return
+        values = torch.stack([terms for _, _, terms in self.pending]).double().cpu()
+        names = self._term_names(values.shape[1])
+        bad = (~torch.isfinite(values)).nonzero()
+        if len(bad):
+            row, column = bad[0].tolist()
+            epoch, step, _ = self.pending[row]
+            value = float(values[row, column])
+            kept = "" if self.folder is None else f"; the last good checkpoint is in {self.folder}"
+            raise TrainingDiverged(f"loss term '{names[column]}' became {value} at step {step} (epoch {epoch}){kept}")
+        for (epoch, _, _), row in zip(self.pending, values, strict=True):
+            if not self.history or self.history[-1]["epoch"] != epoch:
+                self.history.append({"epoch": epoch, "steps": 0, "losses": dict.fromkeys(names, 0.0)})
+            record = self.history[-1]
+            count = record["steps"] = record["steps"] + 1
+            for name, value in zip(names, row.tolist(), strict=True):
+                record["losses"][name] += (value - record["losses"][name]) / count
+        self.pending.clear()
+
+    def _term_names(self, count: int) -> list[str]:
+        names = list(self.method.weights)
+        return names if len(names) == count else [*names[:count], *(f"term {i}" for i in range(len(names), count))]
+
+    def _is_due(self) -> bool:
+        if self.selection == "last" and not self.trainer.track:
+            return False
+        last = self.epoch + 1 >= self.trainer.epochs
+        return last or (self.epoch + 1) % self.trainer.evaluate_every == 0
+
+    def _evaluate(self) -> str:
+        """Measure the tracked splits, remember the best epoch, decide about stopping early."""
+        self._look()
+        trainer, record = self.trainer, self.history[-1]
+        judge = {"val": "val", "oracle": "test"}.get(self.selection)
+        for name in dict.fromkeys([*([judge] if judge else []), *trainer.track]):
+            if name not in self.data.splits:
+                raise unknown("split to track", name, self.data.splits)
+            record[name] = {self.metric: _or_none(measure(self.metric, predict(self.method, self.data[name])))}
+        if judge is None:
+            return ""
+        value = record[judge][self.metric]
+        value = math.nan if value is None else value
+        first = self.best_epoch < 0
+        if first or better(self.metric, value, self.best_value) or (math.isnan(self.best_value) and not math.isnan(value)):
+            self.best_epoch, self.best_value, self.bad = self.epoch, value, 0
+            self.best = {name: tensor.detach().clone() for name, tensor in self.method.state_dict().items()}
+        elif self.epoch >= trainer.warmup:
+            self.bad += 1
+        if trainer.patience is not None and self.epoch >= trainer.warmup and self.bad >= trainer.patience:
+            self.stopped = True
+        return f"{judge} {self.metric} {value:.4f}"
+
+    def _conclude(self) -> Run:
+        self._look()
+        if self.best:
+            self.method.load_state_dict(self.best)
+        else:
+            self.best_epoch = self.epoch - 1
+        self.method.eval()
+        metrics = {n: all_measures(predict(self.method, s), self.dataset) for n, s in self.data.splits.items()}
+        timing = {"seconds": self.seconds, "seconds_per_epoch": self.seconds / max(self.epoch, 1)}
+        selection = {"oracle": "oracle: the test split chose the epoch"}.get(self.selection, self.selection)
+        run = Run(self.method, self.config, metrics, self.history, self.best_epoch, selection, timing)
+        if self.folder is not None:
+            run.save(self.folder)
+            (self.folder / CHECKPOINT).unlink(missing_ok=True)
+        return run
+
+    def _optimizer(self) -> torch.optim.Optimizer:
+        trainer, parameters = self.trainer, [p for p in self.method.parameters() if p.requires_grad]
+        fused = all(p.is_floating_point() for p in parameters)
+        capturable = trainer.compile and self.device.type == "cuda"
+        if trainer.optimizer == "adam":
+            return torch.optim.Adam(
+                parameters, lr=trainer.lr, weight_decay=trainer.weight_decay, fused=fused, capturable=capturable
+            )
+        if trainer.optimizer == "sgd":
+            return torch.optim.SGD(
+                parameters, lr=trainer.lr, momentum=trainer.momentum, weight_decay=trainer.weight_decay, fused=fused
+            )
+        raise unknown("optimizer", str(trainer.optimizer), ("adam", "sgd"))
+
+    def _step(self, optimizer: torch.optim.Optimizer) -> Step:
+        trainer = self.trainer
+        if not trainer.compile:
+            return EagerStep(self.method, optimizer, trainer.balance)
+        if self.device.type != "cuda":
+            return CompiledStep(self.method, optimizer, trainer.balance)
+        size = min(trainer.batch_size or len(self.train), len(self.train))
+        nodes = edges = 0
+        if isinstance(self.train, GraphSet):
+            nodes, edges = _largest_batch(self.train, size, trainer.seed)
+        return ReplayedStep(self.method, optimizer, trainer.balance, graphs=size, nodes=nodes, edges=edges)
+
+    def _save(self, optimizer: torch.optim.Optimizer) -> None:
+        if self.folder is None:
+            return
+        self._look()
+        weights = self.method.state_dict()
+        if not all(bool(torch.isfinite(t).all()) for t in weights.values() if t.is_floating_point()):
+            return  # the loss of the next step will say so; the last good checkpoint stays
+        tensors = {f"model.{name}": tensor for name, tensor in weights.items()}
+        tensors |= {f"best.{name}": tensor for name, tensor in self.best.items()}
+        tensors |= {f"optimizer.{name}": tensor for name, tensor in files.pack_optimizer(optimizer).items()}
+        tensors |= {"rng.torch": torch.get_rng_state(), "rng.order": self.order.get_state()}
+        if self.device.type == "cuda":
+            tensors["rng.cuda"] = torch.cuda.get_rng_state()
+        note = {
+            "config": self.config,
+            "epoch": self.epoch,
+            "step": self.step,
+            "bad": self.bad,
+            "best_epoch": self.best_epoch,
+            "best_value": _or_none(self.best_value),
+            "stopped": self.stopped,
+            "seconds": self.seconds,
+            "history": self.history,
+            "balance": self.trainer.balance.state_dict(),
+        }
+        files.write_tensors(self.folder / CHECKPOINT, tensors, note)
+
+    def _restore(self, optimizer: torch.optim.Optimizer) -> bool:
+        if self.folder is None or not (self.folder / CHECKPOINT).exists():
+            return False
+        path = self.folder / CHECKPOINT
+        tensors, note = files.read_tensors(path, "resuming")
+        self._require_same(note.get("config"), path)
+        try:
+            files.restore(self.method, _under("model.", tensors), str(path))
+            self.best = {name: tensor.to(self.device) for name, tensor in _under("best.", tensors).items()}
+            files.unpack_optimizer(optimizer, _under("optimizer.", tensors))
+            torch.set_rng_state(tensors["rng.torch"])
+            self.order.set_state(tensors["rng.order"])
+            if self.device.type == "cuda" and "rng.cuda" in tensors:
+                torch.cuda.set_rng_state(tensors["rng.cuda"])
+            self.epoch, self.step, self.bad = note["epoch"], note["step"], note["bad"]
+            self.best_epoch, self.stopped = note["best_epoch"], note["stopped"]
+            self.best_value = math.nan if note["best_value"] is None else note["best_value"]
+            self.seconds, self.history = note["seconds"], note["history"]
+            self.trainer.balance.load_state_dict(note["balance"])
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            if isinstance(error, ShiftproofError):
+                raise
+            raise ShiftproofError(f"{path} does not hold a whole checkpoint ({error}); resuming needs one") from None
+        return True
+
+    def _config(self, given: dict[str, Any] | None) -> dict[str, Any]:
+        """All that decides the result; a resumed run must have the same."""
+        name = type(self.method).__name__
+        config = dict(given) if given is not None else {"method": name, "own_method": True, "data": self.dataset.spec}
+        trainer = self.trainer
+        chosen = ("epochs", "batch_size", "optimizer", "lr", "momentum", "weight_decay", "patience", "warmup")
+        training = {key: getattr(trainer, key) for key in (*chosen, "evaluate_every", "track", "compile")}
+        config.setdefault("training", {}).update(_plain(training))
+        config |= {
+            "seed": trainer.seed,
+            "selection": self.selection,
+            "metric": self.metric,
+            "shape": _plain(DataShape.of(replace(self.data, splits={**self.data.splits, "train": self.train})).to_json()),
+            "task": self.dataset.task,
+            "num_classes": self.dataset.num_classes,
+            "provenance": self.dataset.provenance,
+        }
+        if self.folder is not None:
+            config["data_digest"] = _digest(self.dataset)
+        return config
+
+    def _require_same(self, theirs: Any, path: Path) -> None:
+        if not isinstance(theirs, dict):
+            raise ShiftproofError(f"{path} was not written by a run of shiftproof")
+        difference = _first_difference(self.config, theirs)
+        if difference is not None:
+            key, ours, other = difference
+            raise ShiftproofError(
+                f"{path} belongs to another run: '{key}' is {other!r} there and {ours!r} now; "
+                "resume with the same settings or choose another folder"
+            )
+
+    def _title(self) -> str:
+        return f"{self.config.get('method')} on {self.config.get('data')}, seed {self.trainer.seed}"
+
+
+def _selection(wanted: str, dataset: Dataset) -> str:
+    if wanted not in ("auto", "val", "last", "oracle"):
+        raise unknown("selection", wanted, ("auto", "val", "last", "oracle"))
+    if wanted == "auto":
+        return "val" if "val" in dataset.splits else "last"
+    needed = {"val": "val", "oracle": "test"}.get(wanted)
+    if needed is not None and needed not in dataset.splits:
+        raise ShiftproofError(f"selection '{wanted}' needs a split '{needed}', which '{dataset.name}' does not have")
+    return wanted
+
+
+def _renumbered(split: Split) -> Split:
+    """The training split with each sample's index set to its position, which is what methods look up."""
+    return replace(split, index=torch.arange(len(split), device=split.device))
+
+
+def _largest_batch(graphs: GraphSet, size: int, seed: int) -> tuple[int, int]:
+    """Nodes and edges of the largest batch of one shuffled epoch."""
+    order = torch.randperm(len(graphs), generator=torch.Generator().manual_seed(seed))
+    most = [
+        max(int(piece.sum()) for piece in counts[order].split(size)) for counts in (graphs.sizes, graphs.edge_counts)
+    ]
+    return most[0], most[1]
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    """Tuples as lists, so that a config equals itself after a round trip through JSON."""
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
+
+
+def _first_difference(ours: Any, theirs: Any, path: str = "") -> tuple[str, Any, Any] | None:
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for key in sorted({*ours, *theirs}):
+            found = _first_difference(ours.get(key), theirs.get(key), f"{path}.{key}" if path else str(key))
+            if found is not None:
+                return found
+        return None
+    return None if ours == theirs else (path, ours, theirs)
+
+
+def _digest(dataset: Dataset) -> str:
+    """A short fingerprint of the samples, so that a run is not resumed on other data of the same name."""
+    total = hashlib.blake2b(digest_size=8)
+    for name, split in sorted(dataset.splits.items()):
+        total.update(name.encode())
+        for tensor in (split.x, split.y, split.env, getattr(split, "edge_index", None)):
+            if tensor is not None:
+                total.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return total.hexdigest()
+
+
+def _or_none(value: float) -> float | None:
+    return value if math.isfinite(value) else None
