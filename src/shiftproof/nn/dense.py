@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -27,7 +28,7 @@ class MLPFeaturizer(nn.Module):
             raise unknown("initialisation", init, INITS)
         sizes = [in_features, *widths]
         self.in_features, self.out_channels = in_features, sizes[-1]
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes[:-1], sizes[1:], strict=True))
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
         if init == "xavier":
             for layer in self.layers:
                 nn.init.xavier_uniform_(layer.weight)

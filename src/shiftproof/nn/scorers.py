@@ -18,9 +18,9 @@ class EdgeScorer(nn.Module):
 
     .. math:: s_{uv} = MLP([h_u ‖ h_v]) \\quad (kind="mlp"), \\qquad s_{uv} = ⟨h_u, h_v⟩ \\quad (kind="dot")
 
-    Without a norm the MLP is CIGA's, `Linear(2p, 4p) - ReLU - Linear(4p, 1)`. With `norm="instance"` it is that of GSAT,
-    GALA and GMT: `Linear(2p, 4p)`, `Linear(4p, p)`, `Linear(p, 1)` with an instance norm over each graph's edges, ReLU
-    and dropout between them. `symmetric=True` gives both directions of an edge the mean of their logits.
+    Without a norm the MLP is CIGA's, `Linear(2p, 4p) - ReLU - Linear(4p, 1)`. With `norm="instance"` it is the one of
+    GSAT, GALA and GMT: `Linear(2p, 4p)`, `Linear(4p, p)`, `Linear(p, 1)` with an instance norm over each graph's edges,
+    ReLU and dropout between them. `symmetric=True` gives both directions of an edge the mean of their logits.
     """
 
     def __init__(
@@ -60,8 +60,9 @@ class EdgeScorer(nn.Module):
 class NodeScorer(nn.Module):
     """One logit for each node from its embedding, `s_v = MLP(h_v)`.
 
-    Without a norm the MLP is `Linear(p, 2p) - ReLU - Linear(2p, 1)`; with `norm="instance"` it is GMT's `Linear(p, 2p)`,
-    `Linear(2p, p)`, `Linear(p, 1)` with an instance norm over each graph's nodes, ReLU and dropout between them.
+    Without a norm the MLP is `Linear(p, 2p) - ReLU - Linear(2p, 1)`; with `norm="instance"` it is GMT's
+    `Linear(p, 2p)`, `Linear(2p, p)`, `Linear(p, 1)` with an instance norm over each graph's nodes, ReLU and dropout
+    between them.
     """
 
     def __init__(self, channels: int, norm: str | None = None, dropout: float = 0.0) -> None:
@@ -94,9 +95,8 @@ class _ScoreMLP(nn.Module):
             raise ShiftproofError("a scorer with instance norm needs each row's graph; pass batch and num_graphs")
         for i, layer in enumerate(self.rest):
             if self.norms:
-                hidden = self.norms[i](
-                    hidden, group, num_graphs + 1
-                )  # one group more, for the padding of a padded batch
+                # one group more than graphs: the padding of a padded batch
+                hidden = self.norms[i](hidden, group, num_graphs + 1)
             hidden = layer(F.dropout(hidden.relu(), self.dropout, self.training))
         return hidden.squeeze(-1)
 
