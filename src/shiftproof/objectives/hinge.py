@@ -19,4 +19,4 @@ def hinge(spurious_risk: Tensor, invariant_risk: Tensor, *, normalize: str = "ac
         raise unknown("normalize", normalize, ("active", "N"))
     active = spurious_risk > invariant_risk
     total = spurious_risk.masked_fill(~active, 0).sum()
-    return total / (active.sum() + 1e-6) if normalize == "active" else total / spurious_risk.shape[0]
+    return total / (active.sum().to(total) + 1e-6) if normalize == "active" else total / spurious_risk.shape[0]
