@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
@@ -112,7 +113,10 @@ def register(name: str, kind: str | None = None, *, tags: tuple[str, ...] = ()) 
 def parse_name(text: str) -> tuple[str, dict[str, str]]:
     """`"spmotif-struc:bias=0.9,seed=1"` as its name and its options, still text."""
     name, _, tail = text.partition(":")
-    return name, parse_options(tail.split(",") if tail else [], where=text)
+    return name, parse_options(_OUTER_COMMA.split(tail) if tail else [], where=text)
+
+
+_OUTER_COMMA = re.compile(r",(?![^(]*\))")  # the commas of "flips=(0.1,0.2)" belong to the value
 
 
 def parse_options(pairs: list[str], where: str) -> dict[str, str]:
@@ -194,6 +198,6 @@ def _literal_or_text(value: str) -> Any:
     if lowered in ("none", "null"):
         return None
     try:
-        return ast.literal_eval(value.replace("/", ",") if value.startswith("(") else value)
+        return ast.literal_eval(value)
     except (ValueError, SyntaxError):
         return value

@@ -25,9 +25,13 @@ def as_positions(index: Index, length: int) -> Tensor:
     positions = torch.as_tensor([index] if isinstance(index, int) else index, dtype=torch.long)
     if positions.ndim != 1:
         raise ShiftproofError(f"samples are chosen by a flat list of positions, not by shape {tuple(positions.shape)}")
-    if positions.numel() and not (-length <= int(positions.min()) and int(positions.max()) < length):
-        raise ShiftproofError(f"position {int(positions.max())} is outside a set of {length} samples")
-    return torch.where(positions < 0, positions + length, positions)
+    if not positions.numel():
+        return positions
+    lowest, highest = (int(value) for value in positions.aminmax())
+    if lowest < -length or highest >= length:
+        outside = highest if highest >= length else lowest
+        raise ShiftproofError(f"position {outside} is outside a set of {length} samples")
+    return positions if lowest >= 0 else torch.where(positions < 0, positions + length, positions)
 
 
 def at(tensor: Tensor | None, positions: Tensor) -> Tensor | None:

@@ -93,6 +93,8 @@ class GraphSet:
     _edge_starts: Tensor = field(init=False, repr=False)  # cutting a batch then never waits for the device
 
     def __post_init__(self) -> None:
+        # a gather from strided storage would copy all of it for every batch
+        self.x, self.edge_index = self.x.contiguous(), self.edge_index.contiguous()
         self._node_starts = self.node_ptr.cpu()
         self._edge_starts = self.edge_ptr.cpu()
         if self.index is None:
@@ -145,8 +147,10 @@ class GraphSet:
 
     def batch(self, index: Index) -> GraphBatch:
         """The chosen graphs as one batch."""
-        chosen = self[index]
-        return chosen.whole()
+        fields, (sizes, node_ptr), _ = self._pick(as_positions(index, len(self)))
+        number = torch.arange(len(sizes), device=self.device)
+        owner = torch.repeat_interleave(number, sizes.to(self.device), output_size=int(node_ptr[-1]))
+        return GraphBatch(batch=owner, ptr=node_ptr.to(self.device), num_graphs=len(sizes), **fields)
 
     def whole(self) -> GraphBatch:
         """All graphs as one batch, nothing copied."""
@@ -233,34 +237,38 @@ class GraphSet:
         return unpack(self)
 
     def _gather(self, order: Tensor) -> GraphSet:
-        if order.device.type != "cpu":
-            order = order.cpu()
+        fields, (sizes, node_ptr), edge_ptr = self._pick(order)
+        return GraphSet(node_ptr=node_ptr.to(self.device), edge_ptr=edge_ptr.to(self.device), **fields)
+
+    def _pick(self, order: Tensor) -> tuple[dict[str, Any], tuple[Tensor, Tensor], Tensor]:
+        """The fields of the chosen graphs, their node counts and node starts, and their edge starts."""
+        order = order.cpu()
+        after = order + 1
         node_starts, edge_starts = self._node_starts[order], self._edge_starts[order]
-        sizes, counts = self._node_starts[order + 1] - node_starts, self._edge_starts[order + 1] - edge_starts
+        sizes, counts = self._node_starts[after] - node_starts, self._edge_starts[after] - edge_starts
         node_ptr, edge_ptr = _starts(sizes), _starts(counts)
-        node_shift, edge_shift = node_starts - node_ptr[:-1], edge_starts - edge_ptr[:-1]
         device = self.device
-        nodes = _positions(node_shift, sizes, int(node_ptr[-1]), device)
-        counts = counts.to(device)
-        total = int(edge_ptr[-1])
-        edges = _positions(edge_shift, counts, total, device)
-        moved = torch.repeat_interleave(node_shift.to(device), counts, output_size=total)
+        node_shift = (node_starts - node_ptr[:-1]).to(device)
+        edge_shift = (edge_starts - edge_ptr[:-1]).to(device)
+        nodes = _positions(node_shift, sizes.to(device), int(node_ptr[-1]))
+        counts, total = counts.to(device), int(edge_ptr[-1])
+        edges = _positions(edge_shift, counts, total)
+        moved = torch.repeat_interleave(node_shift, counts, output_size=total)
         graphs = order.to(device)
-        return GraphSet(
-            x=self.x.index_select(0, nodes),
-            edge_index=self.edge_index.index_select(1, edges).sub_(moved),
-            node_ptr=node_ptr.to(device),
-            edge_ptr=edge_ptr.to(device),
-            y=at(self.y, graphs),
-            edge_attr=at(self.edge_attr, edges),
-            env=at(self.env, graphs),
-            index=at(self.index, graphs),
-            node_truth=at(self.node_truth, nodes),
-            edge_truth=at(self.edge_truth, edges),
-            columns=take(self.columns, graphs),
-            node_columns=take(self.node_columns, nodes),
-            edge_columns=take(self.edge_columns, edges),
-        )
+        fields = {
+            "x": self.x.index_select(0, nodes),
+            "edge_index": self.edge_index.index_select(1, edges).sub_(moved),
+            "y": at(self.y, graphs),
+            "edge_attr": at(self.edge_attr, edges),
+            "env": at(self.env, graphs),
+            "index": at(self.index, graphs),
+            "node_truth": at(self.node_truth, nodes),
+            "edge_truth": at(self.edge_truth, edges),
+            "columns": take(self.columns, graphs),
+            "node_columns": take(self.node_columns, nodes),
+            "edge_columns": take(self.edge_columns, edges),
+        }
+        return fields, (sizes, node_ptr), edge_ptr
 
     def _cut(self, size: int) -> Iterator[GraphBatch]:
         """Consecutive batches: the offsets are taken off once for the whole set, a batch is then a set of views."""
@@ -340,7 +348,6 @@ def _starts(counts: Tensor) -> Tensor:
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
 
-def _positions(shift: Tensor, counts: Tensor, total: int, device: torch.device) -> Tensor:
+def _positions(shift: Tensor, counts: Tensor, total: int) -> Tensor:
     """Where the chosen pieces lie in the flat tensor: piece `i` is `counts[i]` long and moved by `shift[i]`."""
-    spread = torch.repeat_interleave(shift.to(device), counts.to(device), output_size=total)
-    return spread.add_(torch.arange(total, device=device))
+    return torch.repeat_interleave(shift, counts, output_size=total).add_(torch.arange(total, device=shift.device))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import statistics
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -112,6 +113,7 @@ class _Loop:
         self.names: list[str] = []
         self.order = torch.Generator().manual_seed(trainer.seed)
         self.seconds = 0.0
+        self.epoch_seconds: list[float] = []
         self.stopped = False
 
     def finished(self) -> Run | None:
@@ -145,7 +147,9 @@ class _Loop:
         before = self.seconds
         with progress(self._title(), trainer.epochs, trainer.progress, start=self.epoch) as display:
             while self.epoch < trainer.epochs and not self.stopped:
+                started = time.perf_counter()
                 self._train_epoch(step, optimizer)
+                self.epoch_seconds.append(time.perf_counter() - started)
                 note = self._evaluate() if self._is_due() else ""
                 self.epoch += 1
                 display.advance(self.epoch, note)
@@ -231,7 +235,7 @@ class _Loop:
             self.best_epoch = self.epoch - 1
         self.method.eval()
         metrics = {n: all_measures(predict(self.method, s), self.dataset) for n, s in self.data.splits.items()}
-        timing = {"seconds": self.seconds, "seconds_per_epoch": self.seconds / max(self.epoch, 1)}
+        timing = {"seconds": self.seconds, "training_epoch_seconds": statistics.median(self.epoch_seconds or [0.0])}
         selection = {"oracle": "oracle: the test split chose the epoch"}.get(self.selection, self.selection)
         run = Run(self.method, self.config, metrics, self.history, self.best_epoch, selection, timing)
         if self.folder is not None:

@@ -1,0 +1,95 @@
+"""Finished runs as the rows of a table."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import statistics
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from shiftproof.bench.jobs import Job
+from shiftproof.bench.published import published
+from shiftproof.training.checkpoint import read_json
+from shiftproof.training.run import METRICS
+
+
+def summarise(values: Sequence[float]) -> dict[str, Any]:
+    """Mean and sample deviation (None for a single value)."""
+    finite = [v for v in values if v is not None and math.isfinite(v)]
+    mean = statistics.fmean(finite) if len(finite) == len(values) and finite else None
+    std = statistics.stdev(finite) if mean is not None and len(finite) > 1 else None
+    return {"values": list(values), "mean": mean, "std": std, "seeds": len(values)}
+
+
+def rows_of(jobs: Iterable[Job], metric: str | None = None, split: str = "test") -> list[dict[str, Any]]:
+    """One row for each data set, method and variant, over its seeds."""
+    groups: dict[tuple, list[Job]] = {}
+    for job in jobs:
+        key = (job.data, job.method, tuple(sorted((k, str(v)) for k, v in job.variant.items())))
+        groups.setdefault(key, []).append(job)
+    rows = []
+    for (data, method, _), members in groups.items():
+        members = sorted(members, key=lambda job: job.seed)
+        chosen = metric or str(read_json(members[0].out / "config.json", "a table")["metric"])
+        found = [read_json(job.out / METRICS, "a table") for job in members]
+        values = [entry["metrics"].get(split, {}).get(chosen) for entry in found]
+        rows.append(
+            {
+                "dataset": data,
+                "method": method,
+                "variant": dict(members[0].variant),
+                "metric": chosen,
+                "split": split,
+                "selection": found[0]["selection"],
+                **summarise(values),
+                "published": published(data, method, chosen) if not members[0].variant else None,
+            }
+        )
+    return rows
+
+
+def results_table(name: str, command: str, rows: list[dict[str, Any]], note: str = "") -> dict[str, Any]:
+    """The content of a file in `results/`: the rows with all that is needed to repeat them."""
+    import torch
+
+    import shiftproof
+
+    table: Mapping[str, Any] = {
+        "name": name,
+        "command": command,
+        "device": device_name(),
+        "commit": commit(),
+        "versions": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "shiftproof": shiftproof.__version__,
+        },
+        "rows": rows,
+    }
+    return {**table, **({"note": note} if note else {})}
+
+
+def device_name() -> str:
+    import torch
+
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else f"cpu, {os.cpu_count()} cores"
+
+
+def commit() -> str | None:
+    """The commit the code is at: from `SHIFTPROOF_COMMIT`, else from git, with "-dirty" where source files differ."""
+    if told := os.environ.get("SHIFTPROOF_COMMIT"):
+        return told
+    home = Path(__file__).parent
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", "-C", str(home), *words], capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        dirty = "-dirty" if git("status", "--porcelain", "--", str(home.parent)) else ""
+        return git("rev-parse", "HEAD") + dirty
+    except (OSError, subprocess.CalledProcessError):
+        return None

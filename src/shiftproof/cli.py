@@ -1,0 +1,255 @@
+"""The command `shiftproof`.
+
+Exit status: 0 done, 2 a mistake in what was given (one sentence on stderr), 1 anything else. Commands import what they
+need when they run, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from shiftproof.errors import ShiftproofError
+
+app = typer.Typer(
+    name="shiftproof",
+    help="Models that keep working when the data moves.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Data = Annotated[str, typer.Argument(metavar="DATA", help="A name with options (spmotif-struc:bias=0.9) or a path.")]
+Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting; may be repeated.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of a table.")]
+Device = Annotated[str, typer.Option(help="cpu, cuda or auto.")]
+Workers = Annotated[int, typer.Option(help="Processes that train side by side.")]
+
+
+def main() -> None:
+    """Run the command; what a user got wrong ends as one sentence and status 2."""
+    try:
+        app()
+    except ShiftproofError as error:
+        print(f"shiftproof: {error}", file=sys.stderr)
+        sys.exit(2)
+    except Exception as error:
+        from shiftproof.training.trainer import TrainingDiverged
+
+        if not isinstance(error, TrainingDiverged):
+            raise
+        print(f"shiftproof: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+@app.command("list")
+def list_(
+    kind: Annotated[str | None, typer.Argument(help="methods, datasets, recipes, attacks or defences")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what is there: methods, data sets and their options."""
+    from shiftproof.errors import unknown
+    from shiftproof.registry import KINDS
+
+    if kind is not None and kind not in KINDS:
+        raise unknown("kind", kind, KINDS)
+    chosen = {name: registry for name, registry in KINDS.items() if kind in (None, name)}
+    found = {name: [_described(name, entry) for entry in registry] for name, registry in chosen.items()}
+    if as_json:
+        print(json.dumps(found, indent=1))
+        return
+    for name, entries in found.items():
+        if entries or kind is not None:
+            columns = ["name", "options", "what it is"]
+            rows = [[entry["name"], _short_options(entry["options"]), entry["summary"]] for entry in entries]
+            _print_table(name if rows else f"{name}: none yet", columns, rows)
+
+
+def _described(kind: str, entry: Any) -> dict[str, Any]:
+    from shiftproof.api import accepted_settings
+
+    options = entry.options if kind != "methods" else accepted_settings(entry.make)["method"]
+    shown = {name: _plain_default(parameter.default) for name, parameter in options.items()}
+    return {"name": entry.name, "summary": entry.summary, "options": shown, "works on": list(entry.tags)}
+
+
+def _plain_default(value: Any) -> Any:
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
+
+
+def _short_options(options: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in options.items())
+
+
+@app.command()
+def fit(
+    data: Data,
+    method: Annotated[list[str], typer.Option("--method", "-m", help="A method; may be repeated.")],
+    out: Annotated[Path, typer.Option(help="Folder for the runs.")] = Path("runs"),
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds to train.")] = 1,
+    first_seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
+    settings: Sets = None,
+    grid: Annotated[
+        list[str] | None, typer.Option("--grid", metavar="KEY=A,B,C", help="Values to try; may be repeated.")
+    ] = None,
+    group: Annotated[str | None, typer.Option(help="The column that is the environment.")] = None,
+    workers: Workers = 1,
+    resume: Annotated[bool, typer.Option("--resume", help="Keep finished runs, go on with killed ones.")] = False,
+    compile_: Annotated[bool, typer.Option("--compile", help="Compile (CPU) or replay (GPU) the step.")] = False,
+    device: Device = "auto",
+    metric: Annotated[str | None, typer.Option(help="What to report instead of the data set's metric.")] = None,
+    table: Annotated[Path | None, typer.Option(help="Also write the results table to this file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Train methods on a data set and report how they do where the data moved."""
+    from shiftproof.bench import Job, expand_grid, results_table, rows_of, run_jobs
+    from shiftproof.registry import methods, parse_options
+    from shiftproof.training.checkpoint import write_json
+
+    common: dict[str, Any] = parse_options(settings or [], where="--set")
+    for name in method:
+        methods[name]
+    variants = expand_grid({k: v.split(",") for k, v in parse_options(grid or [], where="--grid").items()})
+    jobs = [
+        Job(
+            data=data,
+            method=name,
+            seed=seed,
+            out=out / _folder(name, variant) / f"seed-{seed}",
+            settings={**common, **variant, **({"group": group} if group else {})},
+            variant={**common, **variant, **({"compile": True} if compile_ else {})},
+            resume=resume,
+            device=device,
+            compile=compile_,
+        )
+        for name in dict.fromkeys(method)
+        for variant in variants
+        for seed in range(first_seed, first_seed + seeds)
+    ]
+    _check_before_training(jobs)
+    done = list(run_jobs(jobs, workers=workers, style="none" if as_json else "auto"))
+    rows = rows_of(done, metric)
+    if table is not None:
+        write_json(table, results_table(table.stem, _command_line(), rows))
+    if as_json:
+        print(json.dumps(rows, indent=1))
+        return
+    _print_rows(rows)
+    print(f"runs in {out}; a page of them: shiftproof report {out}")
+
+
+def _folder(method: str, variant: dict[str, Any]) -> str:
+    return "_".join([method, *(f"{key}-{value}" for key, value in variant.items())])
+
+
+def _check_before_training(jobs: list[Any]) -> None:
+    """Find a misspelt setting or a taken folder before the first run starts, not after an hour of training."""
+    from shiftproof.api import Plan
+    from shiftproof.bench.jobs import load_for
+    from shiftproof.training.run import CONFIG
+
+    dataset = load_for(jobs[0])
+    for job in jobs:
+        Plan.make(job.method, dataset, {k: v for k, v in job.settings.items() if k != "group"})
+        if not job.resume and (job.out / CONFIG).exists():
+            raise ShiftproofError(f"{job.out} already holds a run; give --resume to keep it or another --out")
+
+
+def _command_line() -> str:
+    return shlex.join(["shiftproof", *sys.argv[1:]])
+
+
+@app.command()
+def predict(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of one run.")],
+    data: Data,
+    out: Annotated[Path, typer.Option(help="The CSV (or .json) file to write.")],
+    split: Annotated[str, typer.Option(help="Which split of the data.")] = "test",
+    as_json: Json = False,
+) -> None:
+    """Write what a trained run predicts for every sample of a data set."""
+    from shiftproof.predictions import write_predictions
+
+    written = write_predictions(run, data, out, split=split)
+    print(json.dumps(written) if as_json else f"{written['samples']} predictions in {out}")
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder with runs in it, at any depth.")],
+    out: Annotated[Path | None, typer.Option(help="The HTML file; DIR/report.html by default.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a page of all the runs in a folder: table, environments, training curves."""
+    from shiftproof.report import write_report
+
+    page = write_report(folder, out or folder / "report.html")
+    print(json.dumps({"page": str(page)}) if as_json else f"page: {page}")
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the runs and the page.")] = Path("demo"),
+    seeds: Annotated[int, typer.Option(min=1)] = 3,
+    workers: Workers = 2,
+    as_json: Json = False,
+) -> None:
+    """Train five methods on embedded data whose shortcut turns around at test time, and make a page of it."""
+    from shiftproof.demo import run_demo
+
+    rows, page = run_demo(out, seeds=seeds, workers=workers, quiet=as_json)
+    if as_json:
+        print(json.dumps({"rows": rows, "page": str(page)}, indent=1))
+        return
+    _print_rows(rows)
+    print(f"page: {page}")
+
+
+def _print_rows(rows: list[dict[str, Any]]) -> None:
+    """Mean and deviation of each row, in the unit the papers print."""
+    body = []
+    for row in rows:
+        variant = ", ".join(f"{key}={value}" for key, value in row["variant"].items())
+        figure = row["published"]
+        body.append(
+            [
+                row["dataset"],
+                row["method"],
+                variant,
+                _figure(row["mean"], row["std"]),
+                str(row["seeds"]),
+                _figure(figure["mean"], figure["std"]) if figure else "-",
+                row["selection"],
+            ]
+        )
+    what = f"{rows[0]['split']} {rows[0]['metric']}" if rows else "result"
+    columns = ["data", "method", "settings", what, "seeds", "published", "epoch chosen by"]
+    keep = [i for i, name in enumerate(columns) if not (name == "settings" and not any(r[i] for r in body))]
+    _print_table("", [columns[i] for i in keep], [[row[i] for i in keep] for row in body])
+
+
+def _figure(mean: float | None, std: float | None) -> str:
+    if mean is None:
+        return "undefined"
+    return f"{mean:.4f}" if std is None else f"{mean:.4f} ± {std:.4f}"
+
+
+def _print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    table = Table(*columns, title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        table.add_row(*(escape(cell) for cell in row))
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()
