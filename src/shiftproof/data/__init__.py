@@ -1,3 +1,51 @@
-"""What a sample is and where it comes from."""
+"""What a sample is and where it comes from.
 
-from shiftproof.data import colored, spmotif, two_piece  # noqa: F401
+- samples: `GraphSet` (packed graphs), `DomainSet` (tensors with environments), `Dataset` (their named splits)
+- `load` makes a `Dataset` from a name, a path or PyG graphs; `save_dataset` and `load_dataset` keep one on disk
+- generated graphs: `spmotif` (struc, mixed, gsat), `two_piece`, `ba2motifs`, all built on `motifs`
+- generated vectors: `two_bit` (and its exact law `TwoBit`), `two_patch`, `extrapolation`
+- coloured images: `colored` (colored-digits needs nothing, cmnist the MNIST files)
+- files: `read_tu` for the TU collection, `read_idx` for MNIST; `find` knows where files are looked for
+
+    >>> from shiftproof.data import load
+    >>> data = load("spmotif-struc:bias=0.9", train_per_class=100)
+    >>> len(data.train), data.train.batch([0, 1, 2]).y.tolist()
+    (300, [0, 1, 2])
+
+Importing this package registers every data set under its name.
+"""
+
+from shiftproof.data import (  # noqa: F401
+    ba2motifs,
+    colored,
+    extrapolation,
+    spmotif,
+    tu,
+    two_bit,
+    two_patch,
+    two_piece,
+)
+from shiftproof.data.dataset import Dataset
+from shiftproof.data.domains import DomainBatch, DomainSet
+from shiftproof.data.graphs import GraphBatch, GraphSet
+from shiftproof.data.idx import read_idx
+from shiftproof.data.loading import load
+from shiftproof.data.sources import find
+from shiftproof.data.storage import load_dataset, save_dataset
+from shiftproof.data.tu import read_tu
+from shiftproof.data.two_bit import TwoBit
+
+__all__ = [
+    "Dataset",
+    "DomainBatch",
+    "DomainSet",
+    "GraphBatch",
+    "GraphSet",
+    "TwoBit",
+    "find",
+    "load",
+    "load_dataset",
+    "read_idx",
+    "read_tu",
+    "save_dataset",
+]

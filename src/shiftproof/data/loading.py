@@ -23,7 +23,7 @@ _PICKLES = (".pt", ".pth", ".pkl", ".pickle")
 _DATA_FILES = (".csv", ".tsv", ".npz", ".npy", ".json", ".txt", ".zip", ".gz", ".xz", ".parquet", ".safetensors")
 
 
-def load(source: Any, *, group: str | None = None, **options: Any) -> Dataset:
+def load(source: Any, /, *, group: str | None = None, **options: Any) -> Dataset:
     """The data set that `source` stands for, looked through for values that cannot be right.
 
     `source` is a registered name (`"spmotif-struc"`, options as keywords or in the text:
