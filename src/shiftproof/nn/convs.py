@@ -69,7 +69,7 @@ class WeightedGCNConv(_Conv):
         kept = (x + self.root).relu() * per_row(wiring.inv_degree, x)
         if kept.dim() < out.dim():
             kept = kept.unsqueeze(1)
-        return torch.addcmul(kept, out, per_row(scale, out))
+        return kept + out * per_row(scale, out)
 
 
 class WeightedGINConv(_Conv):
