@@ -243,6 +243,11 @@ def test_mmce_and_its_gradient_match_the_double_sum(seed, n, width):
     torch.testing.assert_close(torch.autograd.grad(actual, r)[0], torch.autograd.grad(expected, r)[0])
 
 
+def test_no_gradient_of_mmce_flows_through_correctness():
+    soft = torch.tensor([0.2, 0.9, 0.6], requires_grad=True)
+    assert not mmce(torch.tensor([0.5, 0.7, 0.8]), soft).requires_grad
+
+
 @pytest.mark.parametrize("task", ["binary", "multiclass"])
 def test_clove_adds_up_the_calibration_errors_of_the_environments(task):
     logits, y = predictions(task, n=20)
@@ -338,6 +343,18 @@ def test_contrastive_losses_and_gradients_match_loops(variant, denominator, seed
     expected = naive_contrast(z, y.tolist(), **{**options, "predicted": predicted.tolist()})
     torch.testing.assert_close(actual, expected)
     torch.testing.assert_close(*(torch.autograd.grad(v, z)[0] for v in (actual, expected)))
+
+
+def test_correct_n_contrast_falls_back_where_the_batch_has_no_hard_pairs():
+    z, y = torch.randn(6, 3, dtype=torch.float64), torch.tensor([0, 0, 1, 1, 1, 2])
+    wrong = (y + 1) % 3
+    # all wrong: no negative was predicted right, so every other class is one, as in cncp
+    all_negatives = supervised_contrastive(z, y, variant="cnc", predicted=wrong)
+    torch.testing.assert_close(all_negatives, supervised_contrastive(z, y, variant="cncp", predicted=wrong))
+    # all right: no positive was predicted wrong, so every other sample of the class is one, as in CIGA's term
+    for variant in ("cnc", "cncp"):
+        perfect = supervised_contrastive(z, y, variant=variant, predicted=y)
+        torch.testing.assert_close(perfect, supervised_contrastive(z, y))
 
 
 @pytest.mark.parametrize("denominator", ["all", "negatives"])

@@ -34,7 +34,7 @@ class GroupWeights(nn.Module):
 
     def forward(self, risks: Tensor, counts: Tensor | None = None) -> Tensor:
         """Update the weights with these risks ([E]) and return the weighted sum of them."""
-        q = self._updated(risks.detach(), counts) if self.training else self.q.clone()
+        q = self._updated(risks, counts) if self.training else self.q.clone()
         if self.training:
             self.q.copy_(q)
         # env_risks gives absent environments risk 0, so they drop out of the sum by themselves
