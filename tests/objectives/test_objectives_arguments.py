@@ -58,20 +58,20 @@ def test_the_table_of_contents_is_complete():
 
 
 HOT = {
-    "sample_losses": lambda z: objectives.sample_losses(z, Y, "multiclass").sum(),
-    "env_risks": lambda z: objectives.env_risks(z[:, 0], ENV, 3)[0].sum(),
-    "irm": lambda z: objectives.irm_penalty(z, Y, ENV, 3, "multiclass"),
-    "irm halves": lambda z: objectives.irm_penalty(z, Y, ENV, 3, "multiclass", "halves"),
-    "vrex": lambda z: objectives.vrex_penalty(*objectives.env_risks(z[:, 0], ENV, 3)),
-    "ib": lambda z: objectives.ib_penalty(z, ENV, 3),
-    "fishr": lambda z: objectives.fishr_penalty(z, z, Y, ENV, 3, "multiclass"),
-    "mul": lambda z: objectives.supervised_contrastive(z, Y),
-    "var": lambda z: objectives.supervised_contrastive(z, Y, variant="var"),
-    "negatives": lambda z: objectives.supervised_contrastive(z, Y, denominator="negatives"),
-    "cnc": lambda z: objectives.supervised_contrastive(z, Y, variant="cnc", predicted=Y.flip(0)),
-    "hinge": lambda z: objectives.hinge(z[:, 0], z[:, 1]),
-    "gce": lambda z: objectives.generalised_cross_entropy(z, Y).sum(),
-    "clove": lambda z: objectives.clove_penalty(z, Y, ENV, 3, "multiclass"),
+    "sample_losses": lambda z, y, env: objectives.sample_losses(z, y, "multiclass").sum(),
+    "env_risks": lambda z, y, env: objectives.env_risks(z[:, 0], env, 3)[0].sum(),
+    "irm": lambda z, y, env: objectives.irm_penalty(z, y, env, 3, "multiclass"),
+    "irm halves": lambda z, y, env: objectives.irm_penalty(z, y, env, 3, "multiclass", "halves"),
+    "vrex": lambda z, y, env: objectives.vrex_penalty(*objectives.env_risks(z[:, 0], env, 3)),
+    "ib": lambda z, y, env: objectives.ib_penalty(z, env, 3),
+    "fishr": lambda z, y, env: objectives.fishr_penalty(z, z, y, env, 3, "multiclass"),
+    "mul": lambda z, y, env: objectives.supervised_contrastive(z, y),
+    "var": lambda z, y, env: objectives.supervised_contrastive(z, y, variant="var"),
+    "negatives": lambda z, y, env: objectives.supervised_contrastive(z, y, denominator="negatives"),
+    "cnc": lambda z, y, env: objectives.supervised_contrastive(z, y, variant="cnc", predicted=y.flip(0)),
+    "hinge": lambda z, y, env: objectives.hinge(z[:, 0], z[:, 1]),
+    "gce": lambda z, y, env: objectives.generalised_cross_entropy(z, y).sum(),
+    "clove": lambda z, y, env: objectives.clove_penalty(z, y, env, 3, "multiclass"),
 }
 
 
@@ -80,6 +80,23 @@ def test_compiled_into_one_graph_it_gives_the_same(name):
     """The eager backend traces without generating code: a host sync or a data-dependent shape would break the graph."""
     z = Z.clone().requires_grad_()
     compiled = torch.compile(HOT[name], fullgraph=True, backend="eager")
-    actual, expected = compiled(z), HOT[name](z)
+    actual, expected = compiled(z, Y, ENV), HOT[name](z, Y, ENV)
     torch.testing.assert_close(actual, expected)
     torch.testing.assert_close(*(torch.autograd.grad(v, z)[0] for v in (actual, expected)))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", HOT)
+def test_on_cuda_it_gives_the_same_without_waiting_for_the_device(name):
+    z = Z.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(HOT[name](z, Y, ENV), z)
+    on_device = [v.cuda() for v in (Z, Y, ENV)]
+    on_device[0].requires_grad_()
+    HOT[name](*on_device).backward()  # the first call may load kernels, which waits
+    on_device[0].grad = None
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        HOT[name](*on_device).backward()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    torch.testing.assert_close(on_device[0].grad.cpu(), expected)
