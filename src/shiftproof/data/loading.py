@@ -91,16 +91,9 @@ def from_splits(
 def named_options(
     make: Callable[..., Any], given: Mapping[str, Any], *, always: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """The options worth naming in a data set's `spec`: those unlike the default of `make`, and the ones of `always`.
-
-    A tuple is written `(0.1/0.2)`, the form in which the text of a name takes it.
-    """
+    """The options worth naming in a data set's `spec`: those unlike the default of `make`, and the ones of `always`."""
     defaults = {name: parameter.default for name, parameter in inspect.signature(make).parameters.items()}
-    kept = {name: value for name, value in given.items() if name in always or value != defaults[name]}
-    return {
-        name: f"({'/'.join(map(str, value))}{'/' if len(value) == 1 else ''})" if isinstance(value, tuple) else value
-        for name, value in kept.items()
-    }
+    return {name: value for name, value in given.items() if name in always or value != defaults[name]}
 
 
 def _from_text(text: str, options: Mapping[str, Any]) -> Dataset:

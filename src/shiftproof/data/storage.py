@@ -73,7 +73,7 @@ def load_dataset(folder: str | Path) -> Dataset:
             metric=page["metric"],
             num_classes=page["num_classes"],
             provenance=page["provenance"],
-            options=page["options"],
+            options={key: tuple(v) if isinstance(v, list) else v for key, v in page["options"].items()},
             environment=page["environment"],
             value_names={column: tuple(names) for column, names in page["value_names"].items()},
         )
