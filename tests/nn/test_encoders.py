@@ -117,6 +117,19 @@ def test_gmt_styles_follow_their_formula():
     assert_close(pna(batch.x, batch.edge_index), h)
 
 
+def test_the_virtual_node_hears_the_sum_of_its_graph_and_speaks_before_each_layer():
+    torch.manual_seed(0)
+    batch = random_graphs().whole()
+    encoder = GNNEncoder(3, 4, 2, virtual_node=True).eval()
+    torch.nn.init.normal_(encoder.virtual.initial)
+    h = encoder.node_encoder(batch.x) + encoder.virtual.initial
+    heard = torch.stack([h[batch.batch == i].sum(0) for i in range(4)])
+    state = encoder.virtual.mlps[0](heard + encoder.virtual.initial)
+    h = encoder.norms[0](encoder.convs[0](h, batch.edge_index)).relu() + state[batch.batch]
+    expected = encoder.norms[1](encoder.convs[1](h, batch.edge_index))
+    assert_close(encoder(batch.x, batch.edge_index, batch=batch.batch, num_graphs=4), expected)
+
+
 def test_dropout_acts_after_every_layer_in_training_only():
     torch.manual_seed(0)
     encoder = GNNEncoder(3, 64, 2, dropout=0.5)

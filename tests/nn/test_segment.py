@@ -79,7 +79,9 @@ def test_rounding_is_that_of_the_decimal_as_written():
     counts = torch.tensor([90, 10, 3, 0])
     assert share_of(counts, 0.7, "floor").tolist() == [63, 7, 2, 0]
     assert share_of(counts, 0.7, "ceil").tolist() == [63, 7, 3, 0]
-    assert share_of(torch.tensor([3, 6, 7]), 1 / 3, "ceil").tolist() == [1, 2, 3]
+    thirds = torch.tensor([3, 6, 7, 3_000_000])
+    assert share_of(thirds, 1 / 3, "ceil").tolist() == [1, 2, 3, 1_000_000]
+    assert share_of(thirds, 1 / 3, "floor").tolist() == [1, 2, 2, 1_000_000]
 
 
 def test_selection_rejects_what_it_cannot_mean():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import torch
 from torch import Tensor
 
@@ -22,25 +20,32 @@ class Wiring:
         self.num_nodes = num_nodes
         self.node_mask = node_mask
         self.dtype = dtype
+        self._known: tuple[Tensor, Tensor, Tensor] | None = None
 
     def __repr__(self) -> str:
         padded = "" if self.node_mask is None else ", padded"
         return f"Wiring({self.num_nodes} nodes, {len(self.src)} edges{padded})"
 
-    @cached_property
+    @property
     def out_degree(self) -> Tensor:
         """One plus the stored edges that leave each node, `[N, 1]`: the degree of the OGB-style GCN."""
-        leaving = torch.ones(len(self.src), dtype=self.dtype, device=self.src.device)
-        own = torch.ones(self.num_nodes, dtype=self.dtype, device=self.src.device)
-        return own.index_add_(0, self.src, leaving).unsqueeze(1)
+        return self._degrees()[0]
 
-    @cached_property
-    def inv_sqrt_degree(self) -> Tensor:
-        return self.out_degree.rsqrt()
-
-    @cached_property
+    @property
     def inv_degree(self) -> Tensor:
-        return self.out_degree.reciprocal()
+        return self._degrees()[1]
+
+    @property
+    def inv_sqrt_degree(self) -> Tensor:
+        return self._degrees()[2]
+
+    def _degrees(self) -> tuple[Tensor, Tensor, Tensor]:
+        if self._known is None:  # by hand, since the lock of functools.cached_property stops torch.compile
+            leaving = torch.ones(len(self.src), dtype=self.dtype, device=self.src.device)
+            own = torch.ones(self.num_nodes, dtype=self.dtype, device=self.src.device)
+            degree = own.index_add_(0, self.src, leaving).unsqueeze(1)
+            self._known = degree, degree.reciprocal(), degree.rsqrt()
+        return self._known
 
     def gather(self, x: Tensor) -> Tensor:
         """Each edge's copy of its source row."""
