@@ -92,7 +92,7 @@ class DomainSet:
             return
         if size < 1:
             raise ShiftproofError(f"a batch holds at least one sample, not {size}")
-        ordered = self._gather(torch.randperm(len(self), generator=generator)) if shuffle else self
+        ordered = self.shuffled(generator) if shuffle else self
         for start in range(0, len(self), size):
             cut = slice(start, start + size)
             yield DomainBatch(
@@ -102,6 +102,10 @@ class DomainSet:
                 None if ordered.index is None else ordered.index[cut],
                 {name: tensor[cut] for name, tensor in ordered.columns.items()},
             )
+
+    def shuffled(self, generator: torch.Generator | None = None) -> DomainSet:
+        """The same samples in random order."""
+        return self._gather(torch.randperm(len(self), generator=generator))
 
     def to(self, device: torch.device | str) -> DomainSet:
         if torch.device(device) == self.device:

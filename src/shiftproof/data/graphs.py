@@ -166,10 +166,11 @@ class GraphSet:
         size = len(self) if size is None else size
         if size < 1:
             raise ShiftproofError(f"a batch holds at least one graph, not {size}")
-        if shuffle:
-            order = torch.randperm(len(self), generator=generator)
-            return self._gather(order)._cut(size)
-        return self._cut(size)
+        return (self.shuffled(generator) if shuffle else self)._cut(size)
+
+    def shuffled(self, generator: torch.Generator | None = None) -> GraphSet:
+        """The same graphs in random order."""
+        return self._gather(torch.randperm(len(self), generator=generator))
 
     def to(self, device: torch.device | str) -> GraphSet:
         if torch.device(device) == self.device:

@@ -1,26 +1,30 @@
-"""One training step, three ways: as written, compiled, or replayed from a captured CUDA graph."""
+"""One training epoch, three ways: step by step as written, compiled, or replayed from a captured CUDA graph."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from shiftproof.data.graphs import GraphBatch
+from shiftproof.data.dataset import Split
+from shiftproof.data.domains import DomainBatch
+from shiftproof.data.graphs import GraphBatch, GraphSet
+from shiftproof.data.padding import pad_batches
 from shiftproof.methods.base import Batch, Method
 from shiftproof.training.balance import Balance
 
 
-class Step(Protocol):
-    """Moves the parameters by one batch and returns the values of the loss terms, still on the device."""
+class Stepper(Protocol):
+    """Trains through an epoch and yields the values of the loss terms of each step, still on the device."""
 
-    def __call__(self, batch: Batch, number: int) -> Tensor: ...
+    def epoch(self, train: Split, size: int | None, order: torch.Generator, step: int) -> Iterator[Tensor]: ...
 
 
-class EagerStep:
-    """The step as the method writes it."""
+class EagerStepper:
+    """Every step as the method writes it."""
 
     def __init__(self, method: Method, optimizer: torch.optim.Optimizer, balance: Balance) -> None:
         self.method = method
@@ -28,144 +32,155 @@ class EagerStep:
         self.balance = balance
         self.losses = method.losses
 
-    def __call__(self, batch: Batch, number: int) -> Tensor:
+    def epoch(self, train: Split, size: int | None, order: torch.Generator, step: int) -> Iterator[Tensor]:
+        for batch in train.batches(size, shuffle=size is not None, generator=order):
+            self._refresh(step)
+            yield self.move(batch, step)
+            step += 1
+
+    def move(self, batch: Batch, step: int) -> Tensor:
+        """One step of the optimiser on one batch."""
         terms = self.losses(batch)
         self.optimizer.zero_grad(set_to_none=True)
-        self.balance.backward(terms, self.method, number)
+        self.balance.backward(terms, self.method, step)
         self.optimizer.step()
         return torch.stack([term.detach() for term in terms.values()])
 
+    def _refresh(self, step: int) -> None:
+        if self.balance.refreshes(step):
+            self.optimizer.state.clear()
 
-class CompiledStep(EagerStep):
+
+class CompiledStepper(EagerStepper):
     """Losses through `torch.compile` with sizes left open; the first call takes tens of seconds on a cold cache."""
 
     def __init__(self, method: Method, optimizer: torch.optim.Optimizer, balance: Balance) -> None:
         super().__init__(method, optimizer, balance)
-        compiled = torch.compile(_losses_of_tensors, dynamic=True)
-        self.losses = lambda batch: compiled(method, *_flat(batch))
+        compiled = torch.compile(_losses_of_fields, dynamic=True)
+        self.losses = lambda batch: compiled(method, *_fields(batch))
 
 
-def _flat(batch: Batch) -> tuple:
+def _fields(batch: Batch) -> tuple[Tensor | int | None, ...]:
     if isinstance(batch, GraphBatch):
         known = (batch.y, batch.edge_attr, batch.env, batch.index)
         return (batch.x, batch.edge_index, batch.batch, batch.ptr, batch.num_graphs, *known)
-    return (batch,)
+    return (batch.x, batch.y, batch.env, batch.index)
 
 
-def _losses_of_tensors(method: Method, *fields) -> dict[str, Tensor]:  # noqa: ANN002
-    return method.losses(fields[0] if len(fields) == 1 else GraphBatch(*fields))
+def _losses_of_fields(method: Method, *fields: Tensor | int | None) -> dict[str, Tensor]:
+    make = DomainBatch if len(fields) == 4 else GraphBatch
+    return method.losses(make(*fields))  # pyright: ignore[reportArgumentType] - _fields put them in this order
 
 
-class ReplayedStep(EagerStep):
-    """Forward, backward and optimiser step captured once as a CUDA graph and replayed on padded batches.
+class ReplayedStepper(EagerStepper):
+    """Forward, backward and optimiser step captured once as a CUDA graph and replayed.
 
-    Batches are copied into buffers of fixed size; the padding forms one graph more, whose nodes `node_mask` marks, so
-    losses are those of the eager step. A batch that does not fit the buffers or has another number of graphs runs
-    eagerly, with the same parameters and optimiser state.
+    Graphs are padded: the whole epoch is laid out in slots of fixed size, a step copies its slot into the buffers that
+    the captured graph reads, and `node_mask` keeps the padding out of every statistic, so losses are those of the
+    eager step. A batch that finds no room, or the last and smaller one, runs eagerly with the same parameters and
+    optimiser state. A method that cannot be captured (it waits for the device, or its sizes depend on the data) is
+    trained eagerly after one warning.
     """
 
-    ROOM = 1.15  # buffers hold this much more than the first epoch's largest batch
+    ROOM = 1.15  # slots hold this much more than the largest batch of the first epoch
 
-    def __init__(
-        self, method: Method, optimizer: torch.optim.Optimizer, balance: Balance, *, graphs: int, nodes: int, edges: int
-    ) -> None:
+    def __init__(self, method: Method, optimizer: torch.optim.Optimizer, balance: Balance) -> None:
         super().__init__(method, optimizer, balance)
-        self.graphs = graphs
-        self.nodes = int(nodes * self.ROOM) + 1
-        self.edges = int(edges * self.ROOM) + 1
-        self.replay: torch.cuda.CUDAGraph | None = None
-        self.phase = -1
+        self.captured: torch.cuda.CUDAGraph | None = None
+        self.phase: int | None = None
         self.usable = True
         self.buffer: Batch | None = None
-        self.values: Tensor | None = None
+        self.targets: list[Tensor] = []
+        self.values = torch.empty(0)
+        self.room: tuple[int, int] | None = None
 
-    def __call__(self, batch: Batch, number: int) -> Tensor:
-        if not self.usable or not self._fits(batch):
-            return super().__call__(batch, number)
-        self._fill(batch)
-        if self.replay is None or self.phase != self.balance.phase(number):
-            self._capture(number)
-            if not self.usable:
-                return super().__call__(batch, number)
-        assert self.replay is not None and self.values is not None
-        self.replay.replay()
+    def epoch(self, train: Split, size: int | None, order: torch.Generator, step: int) -> Iterator[Tensor]:
+        if not self.usable:
+            yield from super().epoch(train, size, order, step)
+        elif isinstance(train, GraphSet):
+            yield from self._graphs(train, min(size or len(train), len(train)), size is not None, order, step)
+        elif size is None:
+            self._refresh(step)
+            self.buffer = train.whole()  # the same memory in every epoch: nothing to copy
+            yield self._replay(step) if self._ready(step) else self.move(self.buffer, step)
+        else:
+            yield from self._rows(train.shuffled(order).batches(size), size, step)
+
+    def _graphs(
+        self, train: GraphSet, size: int, shuffle: bool, order: torch.Generator, step: int
+    ) -> Iterator[Tensor]:
+        ordered = train.shuffled(order) if shuffle else train
+        if self.room is None:
+            self.room = tuple(int(self.ROOM * most) + 1 for most in _largest(ordered, size))  # type: ignore[assignment]
+        padded = pad_batches(ordered, size, *self.room)  # type: ignore[misc]
+        for number, fits in enumerate(padded.fits):
+            self._refresh(step)
+            if fits and self.usable:
+                if self.buffer is None:
+                    self.buffer = padded.buffer()
+                    self.targets = [getattr(self.buffer, name) for name in padded.names]
+                torch._foreach_copy_(self.targets, padded.slot(number))
+            if fits and self._ready(step):
+                yield self._replay(step)
+            else:
+                yield self.move(padded.plain(number), step)
+            step += 1
+
+    def _rows(self, batches: Iterator[Batch], size: int, step: int) -> Iterator[Tensor]:
+        for batch in batches:
+            self._refresh(step)
+            fields = [value for value in (batch.x, batch.y, batch.env, batch.index) if value is not None]
+            if len(batch) == size and self.usable:
+                if self.buffer is None:
+                    copies = iter([value.clone() for value in fields])
+                    known = {n: next(copies) for n in ("x", "y", "env", "index") if getattr(batch, n) is not None}
+                    self.buffer = DomainBatch(**known)
+                    self.targets = list(known.values())
+                torch._foreach_copy_(self.targets, fields)
+            yield self._replay(step) if len(batch) == size and self._ready(step) else self.move(batch, step)
+            step += 1
+
+    def _ready(self, step: int) -> bool:
+        """Whether the step can be replayed; captures it first where that has not been done for this phase."""
+        if self.usable and (self.captured is None or self.phase != self.balance.phase(step)):
+            self._capture(step)
+        return self.usable
+
+    def _replay(self, step: int) -> Tensor:
+        assert self.captured is not None, step
+        self.captured.replay()
         return self.values.clone()
 
-    def _fits(self, batch: Batch) -> bool:
-        if len(batch) != self.graphs:
-            return False
-        return not isinstance(batch, GraphBatch) or (batch.num_nodes < self.nodes and batch.num_edges <= self.edges)
-
-    def _fill(self, batch: Batch) -> None:
-        if not isinstance(batch, GraphBatch):
-            if self.buffer is None:
-                self.buffer = batch.replace(
-                    **{n: t.clone() for n in ("x", "y", "env", "index") if (t := getattr(batch, n)) is not None}
-                )
-            elif self.buffer.x.data_ptr() != batch.x.data_ptr():
-                for name in ("x", "y", "env", "index"):
-                    if (new := getattr(batch, name)) is not None:
-                        getattr(self.buffer, name).copy_(new)
-            return
-        if self.buffer is None:
-            self.buffer = self._empty(batch)
-        into, n, e = self.buffer, batch.num_nodes, batch.num_edges
-        assert isinstance(into, GraphBatch) and into.node_mask is not None
-        into.x[:n].copy_(batch.x)
-        into.x[n:].zero_()
-        into.batch[:n].copy_(batch.batch)
-        into.batch[n:].fill_(self.graphs)
-        into.node_mask[:n].fill_(True)
-        into.node_mask[n:].fill_(False)
-        into.edge_index[:, :e].copy_(batch.edge_index)
-        into.edge_index[:, e:].fill_(self.nodes - 1)  # the last node is always padding: its loops reach nobody
-        into.ptr.copy_(batch.ptr)
-        if into.edge_attr is not None and batch.edge_attr is not None:
-            into.edge_attr[:e].copy_(batch.edge_attr)
-            into.edge_attr[e:].zero_()
-        for name in ("y", "env", "index"):
-            if (new := getattr(batch, name)) is not None:
-                getattr(into, name).copy_(new)
-
-    def _empty(self, batch: GraphBatch) -> GraphBatch:
-        device = batch.x.device
-        return GraphBatch(
-            x=batch.x.new_zeros(self.nodes, *batch.x.shape[1:]),
-            edge_index=torch.zeros(2, self.edges, dtype=torch.long, device=device),
-            batch=torch.zeros(self.nodes, dtype=torch.long, device=device),
-            ptr=batch.ptr.clone(),
-            num_graphs=self.graphs,
-            y=None if batch.y is None else batch.y.clone(),
-            edge_attr=None if batch.edge_attr is None else batch.edge_attr.new_zeros(self.edges, batch.edge_attr.shape[1]),
-            env=None if batch.env is None else batch.env.clone(),
-            index=None if batch.index is None else batch.index.clone(),
-            node_mask=torch.zeros(self.nodes, dtype=torch.bool, device=device),
-        )
-
-    def _capture(self, number: int) -> None:
+    def _capture(self, step: int) -> None:
         """Warm up, capture, and put everything the warm-up moved back."""
         assert self.buffer is not None
-        self.replay, self.phase = None, self.balance.phase(number)
+        self.captured, self.phase = None, self.balance.phase(step)
         saved = _snapshot(self.method, self.optimizer)
         try:
             side = torch.cuda.Stream()
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
                 for _ in range(3):
-                    super().__call__(self.buffer, number)
+                    self.move(self.buffer, step)
             torch.cuda.current_stream().wait_stream(side)
             graph = torch.cuda.CUDAGraph()
             self.optimizer.zero_grad(set_to_none=True)
             with torch.cuda.graph(graph):
-                self.values = super().__call__(self.buffer, number)
-            self.replay = graph
-        except (RuntimeError, torch.AcceleratorError) as error:
+                self.values = self.move(self.buffer, step)
+            self.captured = graph
+        except RuntimeError as error:
             torch.cuda.synchronize()
             self.usable = False
-            reason = str(error).strip().splitlines()[0]
+            reason = str(error).strip().partition("\n")[0]
             warnings.warn(f"this method cannot be captured ({reason}); training goes on eagerly", stacklevel=2)
         finally:
             _put_back(self.method, self.optimizer, saved)
+
+
+def _largest(graphs: GraphSet, size: int) -> tuple[int, int]:
+    """Nodes and edges of the largest of consecutive batches."""
+    nodes, edges = (max(int(p.sum()) for p in counts.split(size)) for counts in (graphs.sizes, graphs.edge_counts))
+    return nodes, edges
 
 
 def _snapshot(method: Method, optimizer: torch.optim.Optimizer) -> tuple:
@@ -187,5 +202,3 @@ def _put_back(method: Method, optimizer: torch.optim.Optimizer, saved: tuple) ->
                     value.copy_(before) if before is not None else value.zero_()
     torch.set_rng_state(cpu)
     torch.cuda.set_rng_state(cuda)
-
-

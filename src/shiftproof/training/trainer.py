@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from shiftproof.data.dataset import Dataset, Split
-from shiftproof.data.graphs import GraphSet
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.base import DataShape, Method
 from shiftproof.training import checkpoint as files
@@ -22,7 +21,7 @@ from shiftproof.training.balance import Balance, Weighted
 from shiftproof.training.metrics import all_measures, better, measure, predict
 from shiftproof.training.progress import Style, progress
 from shiftproof.training.run import CHECKPOINT, CONFIG, METRICS, Run
-from shiftproof.training.steps import CompiledStep, EagerStep, ReplayedStep, Step
+from shiftproof.training.steps import CompiledStepper, EagerStepper, ReplayedStepper, Stepper
 
 Selection = Literal["auto", "val", "last", "oracle"]
 STEPS_BETWEEN_LOOKS = 256  # loss values stay on the device this long at most before they are looked at
@@ -142,13 +141,13 @@ class _Loop:
             self.method.to(self.device)
             torch.manual_seed(trainer.seed)
             self._save(optimizer)
-        step = self._step(optimizer)
+        stepper = self._stepper(optimizer)
         saved = time.monotonic()
         before = self.seconds
         with progress(self._title(), trainer.epochs, trainer.progress, start=self.epoch) as display:
             while self.epoch < trainer.epochs and not self.stopped:
                 started = time.perf_counter()
-                self._train_epoch(step, optimizer)
+                self._train_epoch(stepper)
                 self.epoch_seconds.append(time.perf_counter() - started)
                 note = self._evaluate() if self._is_due() else ""
                 self.epoch += 1
@@ -159,15 +158,11 @@ class _Loop:
                     saved = time.monotonic()
         return self._conclude()
 
-    def _train_epoch(self, step: Step, optimizer: torch.optim.Optimizer) -> None:
-        trainer = self.trainer
+    def _train_epoch(self, stepper: Stepper) -> None:
         self.method.train()
         self.method.start_epoch(self.epoch)
-        shuffle = trainer.batch_size is not None
-        for batch in self.train.batches(trainer.batch_size, shuffle=shuffle, generator=self.order):
-            if trainer.balance.refreshes(self.step):
-                optimizer.state.clear()
-            self.pending.append((self.epoch, self.step, step(batch, self.step)))
+        for values in stepper.epoch(self.train, self.trainer.batch_size, self.order, self.step):
+            self.pending.append((self.epoch, self.step, values))
             self.step += 1
             if len(self.pending) >= STEPS_BETWEEN_LOOKS:
                 self._look()
@@ -257,17 +252,11 @@ class _Loop:
             )
         raise unknown("optimizer", str(trainer.optimizer), ("adam", "sgd"))
 
-    def _step(self, optimizer: torch.optim.Optimizer) -> Step:
-        trainer = self.trainer
-        if not trainer.compile:
-            return EagerStep(self.method, optimizer, trainer.balance)
-        if self.device.type != "cuda":
-            return CompiledStep(self.method, optimizer, trainer.balance)
-        size = min(trainer.batch_size or len(self.train), len(self.train))
-        nodes = edges = 0
-        if isinstance(self.train, GraphSet):
-            nodes, edges = _largest_batch(self.train, size, trainer.seed)
-        return ReplayedStep(self.method, optimizer, trainer.balance, graphs=size, nodes=nodes, edges=edges)
+    def _stepper(self, optimizer: torch.optim.Optimizer) -> Stepper:
+        kind = EagerStepper
+        if self.trainer.compile:
+            kind = ReplayedStepper if self.device.type == "cuda" else CompiledStepper
+        return kind(self.method, optimizer, self.trainer.balance)
 
     def _save(self, optimizer: torch.optim.Optimizer) -> None:
         if self.folder is None:
@@ -371,15 +360,6 @@ def _selection(wanted: str, dataset: Dataset) -> str:
 def _renumbered(split: Split) -> Split:
     """The training split with each sample's index set to its position, which is what methods look up."""
     return replace(split, index=torch.arange(len(split), device=split.device))
-
-
-def _largest_batch(graphs: GraphSet, size: int, seed: int) -> tuple[int, int]:
-    """Nodes and edges of the largest batch of one shuffled epoch."""
-    order = torch.randperm(len(graphs), generator=torch.Generator().manual_seed(seed))
-    most = [
-        max(int(piece.sum()) for piece in counts[order].split(size)) for counts in (graphs.sizes, graphs.edge_counts)
-    ]
-    return most[0], most[1]
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

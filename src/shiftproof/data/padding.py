@@ -1,0 +1,102 @@
+"""An epoch of batches of one fixed size, for steps that are captured once and replayed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from shiftproof.data.graphs import GraphBatch, GraphSet
+
+
+@dataclass(frozen=True, eq=False)
+class PaddedBatches:
+    """All batches of an epoch, each in a slot of `nodes` nodes and `edges` edges.
+
+    The padding of a slot belongs to graph number `size`; its edges are loops at the last node, which is always
+    padding, so it reaches no real node. `fits[i]` says whether batch `i` found room; the others stay empty and are
+    to be cut from `graphs` instead.
+    """
+
+    graphs: GraphSet
+    size: int
+    nodes: int
+    edges: int
+    slots: tuple[Tensor, ...]
+    names: tuple[str, ...]
+    fits: tuple[bool, ...]
+
+    def __len__(self) -> int:
+        return len(self.fits)
+
+    def slot(self, number: int) -> list[Tensor]:
+        """The fields of one padded batch, in the order of `names`."""
+        return [field[number] for field in self.slots]
+
+    def plain(self, number: int) -> GraphBatch:
+        """The same batch without padding."""
+        start = number * self.size
+        return self.graphs.batch(range(start, min(start + self.size, len(self.graphs))))
+
+    def buffer(self) -> GraphBatch:
+        """An empty padded batch to copy slots into."""
+        fields = dict(zip(self.names, [torch.empty_like(field[0]) for field in self.slots], strict=True))
+        return GraphBatch(num_graphs=self.size, **fields)
+
+
+def pad_batches(graphs: GraphSet, size: int, nodes: int, edges: int) -> PaddedBatches:
+    """Lay consecutive batches of `size` graphs out in slots, by index arithmetic over the whole set at once."""
+    device, total = graphs.device, len(graphs)
+    count = -(-total // size)
+    bounds = torch.arange(count + 1).mul_(size).clamp_(max=total)
+    node_bounds, edge_bounds = graphs._node_starts[bounds], graphs._edge_starts[bounds]
+    room = (node_bounds.diff() < nodes) & (edge_bounds.diff() <= edges) & (bounds.diff() == size)
+    fits = tuple(room.tolist())
+    slot_of_graph = torch.arange(total).div(size, rounding_mode="floor")
+    # where each kept node and edge goes: its place in its batch, moved to the batch's slot
+    node_move = (torch.arange(count) * nodes - node_bounds[:-1])[slot_of_graph]
+    edge_move = (torch.arange(count) * edges - edge_bounds[:-1])[slot_of_graph]
+    kept = room[slot_of_graph]
+    sizes, counts = graphs.sizes.to(device), graphs.edge_counts.to(device)
+    node_place = _spread(node_move, sizes, graphs.num_nodes, device) + torch.arange(graphs.num_nodes, device=device)
+    edge_place = _spread(edge_move, counts, graphs.num_edges, device) + torch.arange(graphs.num_edges, device=device)
+    spare_node, spare_edge = count * nodes, count * edges  # batches without room are written behind the last slot
+    if not all(fits):
+        node_place = torch.where(_spread(kept, sizes, graphs.num_nodes, device), node_place, spare_node)
+        edge_place = torch.where(_spread(kept, counts, graphs.num_edges, device), edge_place, spare_edge)
+
+    def lay(values: Tensor, place: Tensor, length: int, fill: float) -> Tensor:
+        slots = values.new_full((count * length + 1, *values.shape[1:]), fill)
+        slots.index_copy_(0, place, values)
+        return slots[:-1].view(count, length, *values.shape[1:])
+
+    own = _spread(torch.arange(total) % size, sizes, graphs.num_nodes, device)
+    offset = _spread(node_bounds[:-1][slot_of_graph], counts, graphs.num_edges, device)
+    ends = (graphs.edge_index - offset).t()
+    fields = {
+        "x": lay(graphs.x, node_place, nodes, 0),
+        "batch": lay(own, node_place, nodes, size),
+        "node_mask": lay(torch.ones_like(own, dtype=torch.bool), node_place, nodes, 0),
+        "edge_index": lay(ends, edge_place, edges, nodes - 1).transpose(1, 2),
+        "ptr": _pointers(graphs, size, count, node_bounds, device),
+    }
+    if graphs.edge_attr is not None:
+        fields["edge_attr"] = lay(graphs.edge_attr, edge_place, edges, 0)
+    whole = count * size - total
+    for name in ("y", "env", "index"):
+        values = getattr(graphs, name)
+        if values is not None:
+            filled = torch.cat([values, values.new_zeros(whole, *values.shape[1:])]) if whole else values
+            fields[name] = filled.view(count, size, *values.shape[1:])
+    return PaddedBatches(graphs, size, nodes, edges, tuple(fields.values()), tuple(fields), fits)
+
+
+def _spread(values: Tensor, counts: Tensor, total: int, device: torch.device) -> Tensor:
+    return torch.repeat_interleave(values.to(device), counts, output_size=total)
+
+
+def _pointers(graphs: GraphSet, size: int, count: int, node_bounds: Tensor, device: torch.device) -> Tensor:
+    starts = torch.cat([graphs._node_starts, graphs._node_starts[-1:].expand(count * size - len(graphs))])
+    rows = starts[torch.arange(count)[:, None] * size + torch.arange(size + 1)[None]]
+    return (rows - node_bounds[:-1, None]).to(device)
