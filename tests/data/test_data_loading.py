@@ -109,6 +109,7 @@ def test_a_data_set_passes_through_and_can_be_regrouped() -> None:
     data = load("spmotif-struc", **SMALL)
     assert load(data) is data
     grouped = load(data, group="base")
+    assert_same(load("spmotif-struc:group=base", **SMALL), grouped)
     assert grouped.train.num_envs == 3
     assert grouped.env_names == ("tree", "ladder", "wheel")
     with pytest.raises(ShiftproofError, match="unknown environment column 'bsae'; did you mean 'base'"):

@@ -29,7 +29,8 @@ def load(source: Any, /, *, group: str | None = None, **options: Any) -> Dataset
     `source` is a registered name (`"spmotif-struc"`, options as keywords or in the text:
     `"spmotif-struc:bias=0.9"`), a folder written by `save_dataset`, a file of a kind that is read, a `Dataset`, a list
     of PyG graphs or an `InMemoryDataset` (split at random: `split=(0.8, 0.1, 0.1), seed=0`), or a dict of such lists,
-    one for each split. `group` names the column that is taken as the environment in every split.
+    one for each split. `group` names the column that is taken as the environment in every split
+    (`"spmotif-struc:group=base"` in text).
     """
     if isinstance(source, (str, Path)):
         data = _from_text(str(source), options)
@@ -100,8 +101,10 @@ def _from_text(text: str, options: Mapping[str, Any]) -> Dataset:
     name = text.partition(":")[0]
     if name in datasets and not name.startswith("."):
         entry = datasets[name]
-        written = parse_name(text)[1]
-        return entry.make(**fitting_options({**written, **options}, entry.options, f"data set '{name}'"))
+        chosen = {**parse_name(text)[1], **options}
+        group = chosen.pop("group", None)
+        data = entry.make(**fitting_options(chosen, entry.options, f"data set '{name}'"))
+        return data if group is None else data.group_by(group)
     path = Path(text).expanduser()
     if not path.exists() and name != text and Path(name).expanduser().exists():
         options = {**parse_name(text)[1], **options}
