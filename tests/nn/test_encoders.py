@@ -178,6 +178,8 @@ def test_mistakes_are_named():
         GraphFeaturizer(GNNEncoder(3), "average")
     with pytest.raises(ShiftproofError, match="virtual node"):
         GNNEncoder(3, virtual_node=True)(torch.zeros(2, 3), torch.zeros(2, 0, dtype=torch.long))
+    with pytest.raises(ShiftproofError, match="layer 3 cannot be weighted: the encoder has layers 0 to 2"):
+        GNNEncoder(3)(torch.zeros(2, 3), torch.zeros(2, 0, dtype=torch.long), weighted_layers=[3])
     with pytest.raises(ShiftproofError, match="was given no"):
         GNNEncoder(3, edge_dim=2)(torch.zeros(2, 3), torch.zeros(2, 0, dtype=torch.long))
 

@@ -63,6 +63,17 @@ def test_gradients_of_reductions():
     assert_gradients_match_finite_differences(lambda v: segment_softmax(v, GROUP, 6), values[:, 0])
 
 
+def test_extremes_can_be_differentiated_twice():
+    values = torch.randn(6, 2, generator=seeded(1), dtype=torch.double).requires_grad_()
+    assert torch.autograd.gradgradcheck(lambda v: segment_max(v, GROUP, 6) ** 3, values)
+
+
+def test_tied_rows_share_the_gradient_of_an_extreme():
+    values = torch.tensor([[2.0], [5.0], [2.0], [1.0], [0.0], [3.0]], requires_grad=True)
+    segment_max(values, GROUP, 6).sum().backward()
+    assert values.grad.squeeze(1).tolist() == [0.5, 1, 0.5, 0, 0, 1]
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(-2, 2)), max_size=30))
 def test_rank_equals_a_stable_sort_of_each_group(entries):

@@ -28,9 +28,10 @@ class MLPFeaturizer(nn.Module):
             raise unknown("initialisation", init, INITS)
         sizes = [in_features, *widths]
         self.in_features, self.out_channels = in_features, sizes[-1]
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
+        layers = [nn.Linear(a, b) for a, b in pairwise(sizes)]
+        self.layers = nn.ModuleList(layers)
         if init == "xavier":
-            for layer in self.layers:
+            for layer in layers:
                 nn.init.xavier_uniform_(layer.weight)
                 nn.init.zeros_(layer.bias)
 

@@ -93,22 +93,24 @@ class GNNEncoder(nn.Module):
         node_mask: Tensor | None = None,
         weighted_layers: Collection[int] | None = None,
     ) -> Tensor:
-        if self.virtual is not None and batch is None:
-            raise ShiftproofError("an encoder with a virtual node needs to know each node's graph; pass batch=")
+        virtual, state = self.virtual, None
+        if virtual is not None:
+            if batch is None or num_graphs is None:
+                raise ShiftproofError(
+                    "an encoder with a virtual node needs each node's graph; pass batch and num_graphs"
+                )
+            state = virtual.start(num_graphs)
         wiring = Wiring(edge_index, x.shape[0], node_mask, x.dtype)
         last = len(self.convs) - 1
-        weighted = None if weighted_layers is None else {i % (last + 1) for i in weighted_layers}
+        weighted = range(last + 1) if weighted_layers is None else self._numbers(weighted_layers)
         if self.edge_encoder is not None and edge_attr is not None:
             edge_attr = self.edge_encoder(edge_attr)
         h = self.node_encoder(x)
-        token = None
-        if self.virtual is not None:
-            token = self.virtual.start(num_graphs if num_graphs is not None else int(batch.max()) + 1)
         for i, conv in enumerate(self.convs):
-            if token is not None:
-                h = self.virtual.send(h, token, batch)
-            weight = edge_weight if weighted is None or i in weighted else None
-            out = conv(h, wiring, weight, edge_attr)
+            if virtual is not None and state is not None and batch is not None:
+                h = virtual.send(h, state, batch)
+                state = virtual.update(i, h, state, batch, node_mask) if i < last else None
+            out = conv(h, wiring, edge_weight if i in weighted else None, edge_attr)
             if self.norms:
                 out = self.norms[i](out, node_mask)
             if not self.linear and (self.style == "gmt" or i < last):
@@ -116,10 +118,16 @@ class GNNEncoder(nn.Module):
             if self.style == "gmt" and self.conv == "pna":
                 out = out + (h if h.dim() == out.dim() else h.unsqueeze(1))
             out = F.dropout(out, self.dropout, self.training) if self.dropout else out
-            if token is not None and i < last:
-                token = self.virtual.update(i, h, token, batch, node_mask)
             h = out
         return h
+
+    def _numbers(self, layers: Collection[int]) -> set[int]:
+        """Layer numbers counted from the front."""
+        depth = len(self.convs)
+        for number in layers:
+            if not -depth <= number < depth:
+                raise ShiftproofError(f"layer {number} cannot be weighted: the encoder has layers 0 to {depth - 1}")
+        return {number % depth for number in layers}
 
     def extra_repr(self) -> str:
         return (

@@ -24,6 +24,11 @@ class NodeBatchNorm(nn.BatchNorm1d):
     A single row has mean `x` and variance 0 instead of being an error; no row at all leaves the statistics alone.
     """
 
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
+    momentum: float
+
     def __init__(
         self, channels: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True, samples: str = "per_sample"
     ) -> None:
@@ -66,7 +71,7 @@ class NodeBatchNorm(nn.BatchNorm1d):
         unbiased = var.detach() * (rows / (rows - 1).clamp(min=1))
         self._move(mean.detach(), unbiased, parallel, (rows > 0).to(x.dtype))
         out = centred * (var + self.eps).rsqrt()
-        return out if weight is None else torch.addcmul(bias, out, weight)
+        return out if weight is None or bias is None else torch.addcmul(bias, out, weight)
 
     @torch.no_grad()
     def _move(self, mean: Tensor, var: Tensor, parallel: int, any_row: Tensor) -> None:
@@ -97,7 +102,7 @@ class GraphInstanceNorm(nn.Module):
         centred = x - segment_mean(x, group, num_groups).index_select(0, group)
         var = segment_mean(centred.square(), group, num_groups)
         out = centred * (var + self.eps).rsqrt().index_select(0, group)
-        return out if self.weight is None else torch.addcmul(self.bias, out, self.weight)
+        return out if self.weight is None or self.bias is None else torch.addcmul(self.bias, out, self.weight)
 
     def extra_repr(self) -> str:
         return f"{self.channels}, eps={self.eps}, affine={self.affine}"

@@ -91,10 +91,12 @@ class _ScoreMLP(nn.Module):
         self.rest = nn.ModuleList(nn.Linear(a, b) for a, b in zip(widths, [*widths[1:], 1], strict=True))
 
     def finish(self, hidden: Tensor, group: Tensor | None, num_graphs: int | None) -> Tensor:
-        if self.norms and (group is None or num_graphs is None):
-            raise ShiftproofError("a scorer with instance norm needs each row's graph; pass batch and num_graphs")
         for i, layer in enumerate(self.rest):
             if self.norms:
+                if group is None or num_graphs is None:
+                    raise ShiftproofError(
+                        "a scorer with instance norm needs each row's graph; pass batch and num_graphs"
+                    )
                 # one group more than graphs: the padding of a padded batch
                 hidden = self.norms[i](hidden, group, num_graphs + 1)
             hidden = layer(F.dropout(hidden.relu(), self.dropout, self.training))

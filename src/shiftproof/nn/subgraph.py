@@ -54,7 +54,7 @@ def edge_subgraph(batch: GraphBatch, keep: Tensor, weight: Tensor | None = None)
             f"not {keep.dtype} of shape {tuple(keep.shape)}"
         )
     if batch.node_mask is not None:
-        return _masked(batch, keep, weight)
+        return _masked(batch, batch.node_mask, keep, weight)
     edges = keep.nonzero().squeeze(1)
     ends = batch.edge_index.index_select(1, edges)
     touched = _touched(ends, batch.num_nodes)
@@ -82,10 +82,10 @@ def _touched(ends: Tensor, num_nodes: int) -> Tensor:
     return touched.index_fill_(0, ends.reshape(-1), True)
 
 
-def _masked(batch: GraphBatch, keep: Tensor, weight: Tensor | None) -> Subgraph:
+def _masked(batch: GraphBatch, node_mask: Tensor, keep: Tensor, weight: Tensor | None) -> Subgraph:
     """The cut of a padded batch: same shapes, what is left out turned into padding."""
     ends = torch.where(keep, batch.edge_index, batch.num_nodes - 1)
-    real = _touched(ends, batch.num_nodes) & batch.node_mask
+    real = _touched(ends, batch.num_nodes) & node_mask
     graph = torch.where(real, batch.batch, batch.num_graphs)
     cut = batch.replace(edge_index=ends, batch=graph, node_mask=real)
     every = torch.arange(max(batch.num_nodes, batch.num_edges), device=ends.device)
