@@ -97,8 +97,8 @@ def colored_digits(
 
     if copies < 1:
         raise ShiftproofError(f"option 'copies' of colored-digits must be at least 1, not {copies}")
-    source = load_digits()
-    images, digits = source.images.astype(np.float32) / 16, source.target.astype(np.uint8)
+    pixels, digits = map(np.asarray, load_digits(return_X_y=True))
+    images = pixels.reshape(-1, 8, 8).astype(np.float32) / 16
     order = stream(seed, 0).permutation(len(images))
     test, val = len(images) // 5, len(images) // 10
     parts = {"train": order[test + val :], "val": order[test : test + val], "test": order[:test]}
@@ -151,7 +151,7 @@ def _test_part(images: np.ndarray, digits: np.ndarray, noise: float, rng: np.ran
     env = np.repeat(np.arange(len(TEST_FLIPS)), len(images))
     images, digits = np.tile(images, (len(TEST_FLIPS), 1, 1)), np.tile(digits, len(TEST_FLIPS))
     part = _domain_set(*paint(images, digits, np.asarray(TEST_FLIPS)[env], noise, rng), digits, env)
-    part.columns["flip"] = part.env
+    part.columns["flip"] = torch.from_numpy(env)
     return part
 
 

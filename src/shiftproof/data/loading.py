@@ -160,20 +160,20 @@ def _described(
     splits: dict[str, GraphSet], task: Task | None, num_classes: int | None, metric: str | None, name: str
 ) -> Dataset:
     """The splits with their task, read off the labels where it is not given."""
+    labelled: dict[str, Tensor] = {}
     for part, graphs in splits.items():
         if graphs.y is None:
             raise ShiftproofError(f"{name}, split '{part}' has no labels 'y'")
-        if graphs.y.ndim == 2 and graphs.y.shape[1] == 1:
-            splits[part] = replace(graphs, y=graphs.y[:, 0])
-    shapes = {graphs.y.shape[1:] for graphs in splits.values()}
-    if len(shapes) > 1:
+        labelled[part] = graphs.y[:, 0] if graphs.y.ndim == 2 and graphs.y.shape[1] == 1 else graphs.y
+    if len({y.shape[1:] for y in labelled.values()}) > 1:
         raise ShiftproofError(f"{name}: the labels have different numbers of columns in different splits")
-    labels = torch.cat([graphs.y for graphs in splits.values()])
+    labels = torch.cat(list(labelled.values()))
     task = task or infer_task(labels)
     if task == "binary":
-        splits = {part: replace(graphs, y=graphs.y.float()) for part, graphs in splits.items()}
+        labelled = {part: y.float() for part, y in labelled.items()}
     if task == "multiclass" and labels.is_floating_point() and bool((labels == labels.round()).all()):
-        splits = {part: replace(graphs, y=graphs.y.long()) for part, graphs in splits.items()}
+        labelled = {part: y.long() for part, y in labelled.items()}
+    splits = {part: replace(graphs, y=labelled[part]) for part, graphs in splits.items()}
     if num_classes is None:
         columns = labels.shape[1] if labels.ndim == 2 else 1
         found = int(labels.max()) + 1 if task == "multiclass" and len(labels) else 2

@@ -66,10 +66,10 @@ def _is_collated(graphs: InMemoryDataset) -> bool:
 
 def _from_collated(graphs: InMemoryDataset) -> tuple[dict[str, _Flat], Tensor]:
     """The attributes of a PyG data set that is already stored end to end, without touching a single graph."""
-    slices, stored = graphs.slices, graphs._data
+    slices, stored = graphs.slices or {}, graphs._data
     flat = {}
     for name, bounds in slices.items():
-        values = stored[name]
+        values = getattr(stored, name)
         if isinstance(values, Tensor):
             flat[name] = _Flat(values, bounds.diff())
     return flat, slices["x"].diff()

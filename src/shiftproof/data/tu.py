@@ -144,7 +144,7 @@ def _dataset(place: Path, tu_name: str, name: str, split: str, seed: int, option
         {part: graphs[torch.from_numpy(rows)] for part, rows in parts.items()},
         name=name,
         metric="mcc" if by_size else "accuracy",
-        num_classes=int(graphs.y.max()) + 1,
+        num_classes=0 if graphs.y is None else int(graphs.y.max()) + 1,
         provenance=f"{tu_name} of the TU collection" + (", split by size" if by_size else ", split at random"),
         options=options,
     )

@@ -7,9 +7,9 @@ r"""The two-bit environments: the smallest problem on which invariant risk minim
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -88,7 +88,7 @@ class TwoBit:
         if self.loss not in ("square", "logistic"):
             raise unknown("loss", self.loss, ("square", "logistic"))
 
-    def risks(self, a, b):
+    def risks(self, a: Any, b: Any) -> Any:
         r""":math:`L_e`, the expected loss in every environment: half the squared error, or :math:`\log(1+e^{-yf})`."""
         if self.loss == "square":
             power, product = self._moments(a, b)
@@ -96,7 +96,7 @@ class TwoBit:
         softplus = torch.nn.functional.softplus if isinstance(a, torch.Tensor) else lambda v: np.logaddexp(0, v)
         return sum(mass * softplus(-margin)[..., None] for mass, margin in self._outcomes(a, b))
 
-    def dummy_gradients(self, a, b):
+    def dummy_gradients(self, a: Any, b: Any) -> Any:
         r""":math:`g_e = \partial_w L_e(w f)` at :math:`w = 1`: zero where no rescaling of `f` lowers the risk."""
         if self.loss == "square":
             power, product = self._moments(a, b)
@@ -132,16 +132,16 @@ class TwoBit:
             )
         return np.stack([np.log(right / wrong), np.log(other_right / other_wrong)], axis=1)
 
-    def _moments(self, a, b):
+    def _moments(self, a: Any, b: Any) -> Any:
         r""":math:`E[f^2]` and :math:`E[fY]` of every environment."""
         a, b = _column(a), _column(b)
         alpha, beta = self.alpha, self._rates(a)
         equal = 1 - alpha - beta + 2 * alpha * beta
         return a**2 * equal + b**2 * (1 - equal), a * (1 - alpha - beta) + b * (beta - alpha)
 
-    def _outcomes(self, a, b):
+    def _outcomes(self, a: Any, b: Any) -> Any:
         """The chance of each outcome in every environment, with the margin :math:`y f(x)` it has."""
-        a, b = (value if isinstance(value, torch.Tensor) else np.asarray(value, float) for value in (a, b))
+        a, b = _column(a)[..., 0], _column(b)[..., 0]
         alpha, beta = self.alpha, self._rates(a)
         return (
             ((1 - alpha) * (1 - beta), a),
@@ -150,7 +150,7 @@ class TwoBit:
             (alpha * (1 - beta), -b),
         )
 
-    def _rates(self, like):
+    def _rates(self, like: Any) -> Any:
         return like.new_tensor(self.betas) if isinstance(like, torch.Tensor) else np.asarray(self.betas)
 
     def _extra_square(self) -> list[tuple[float, float]]:
@@ -174,24 +174,27 @@ class TwoBit:
         if alpha <= 0:
             return []
 
-        def h(m):
+        def root_between(condition: Callable[[float], float], low: Any, high: Any) -> float:
+            return float(brentq(condition, low, high, xtol=1e-14))  # type: ignore[arg-type]
+
+        def h(m: Any) -> Any:
             return -m / (1 + np.exp(m))
 
-        def first(s, d):
+        def first(s: Any, d: float) -> Any:
             return (1 - alpha) * h(s + d) + alpha * h(d - s)
 
-        def second(s, d):
+        def second(s: Any, d: float) -> Any:
             return (1 - alpha) * h(s - d) + alpha * h(-s - d)
 
-        def balanced(d):
+        def balanced(d: float) -> float:
             """The s > 0 at which the two conditions add up to zero, for this d."""
             both = lambda s: first(s, d) + second(s, d)  # noqa: E731
             grid = np.linspace(1e-3, 40, 4000)
             values = both(grid)
             change = np.flatnonzero(values[:-1] * values[1:] < 0)
-            return brentq(both, grid[change[-1]], grid[change[-1] + 1], xtol=1e-14) if len(change) else np.nan
+            return root_between(both, grid[change[-1]], grid[change[-1] + 1]) if len(change) else float("nan")
 
-        def gap(d):
+        def gap(d: float) -> float:
             s = balanced(d)
             return first(s, d) - second(s, d)
 
@@ -200,14 +203,14 @@ class TwoBit:
         change = np.flatnonzero(values[:-1] * values[1:] < 0)
         if not len(change):
             return []
-        d = brentq(gap, steps[change[0]], steps[change[0] + 1], xtol=1e-14)
+        d = root_between(gap, steps[change[0]], steps[change[0] + 1])
         s = balanced(d)
         sign = 1 if self.alpha < 0.5 else -1
         pair = (float(sign * (s + d)), float(sign * (s - d)))
         return [pair, (pair[1], pair[0])]
 
 
-def _column(value):
+def _column(value: Any) -> Any:
     return value[..., None] if isinstance(value, torch.Tensor) else np.asarray(value, float)[..., None]
 
 

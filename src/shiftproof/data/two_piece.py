@@ -65,5 +65,5 @@ def two_piece(
 
 
 def _truth_on_base(graphs: GraphSet) -> GraphSet:
-    in_base = ~graphs.node_truth
+    in_base = graphs.node_columns["role"] == 0
     return replace(graphs, node_truth=in_base, edge_truth=in_base[graphs.edge_index].all(0))
