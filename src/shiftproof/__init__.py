@@ -35,13 +35,20 @@ _ROOMS = ("bench", "data", "methods", "nn", "objectives", "report", "training")
 __all__ = ["__version__", *_HOMES]
 
 if TYPE_CHECKING:
-    from shiftproof.api import fit, predict
-    from shiftproof.data import Dataset, DomainSet, GraphBatch, GraphSet
-    from shiftproof.data.loading import load
-    from shiftproof.errors import ShiftproofError
-    from shiftproof.methods import Method, Network
-    from shiftproof.registry import register
-    from shiftproof.training import Run, Trainer, Weighted
+    from shiftproof.api import fit as fit
+    from shiftproof.api import predict as predict
+    from shiftproof.data import Dataset as Dataset
+    from shiftproof.data import DomainSet as DomainSet
+    from shiftproof.data import GraphBatch as GraphBatch
+    from shiftproof.data import GraphSet as GraphSet
+    from shiftproof.data.loading import load as load
+    from shiftproof.errors import ShiftproofError as ShiftproofError
+    from shiftproof.methods import Method as Method
+    from shiftproof.methods import Network as Network
+    from shiftproof.registry import register as register
+    from shiftproof.training import Run as Run
+    from shiftproof.training import Trainer as Trainer
+    from shiftproof.training import Weighted as Weighted
 
 
 def __getattr__(name: str) -> Any:

@@ -73,7 +73,9 @@ def predict(run: Run | str | Path, data: Any, *, split: str = "test") -> Tensor:
     kind = "graphs" if hasattr(samples, "edge_index") else "tensors"
     width = (samples.x.shape[1],) if kind == "graphs" else tuple(samples.x.shape[1:])
     if kind != shape.kind or width != tuple(shape.in_shape):
-        raise ShiftproofError(f"the run was trained on {shape.kind} with features {shape.in_shape}, not {kind} with {width}")
+        raise ShiftproofError(
+            f"the run was trained on {shape.kind} with features {shape.in_shape}, not {kind} with {width}"
+        )
     return predict_split(run.method, samples.to(next(run.method.parameters()).device)).logits
 
 
@@ -94,7 +96,12 @@ class Plan:
 
     @classmethod
     def make(
-        cls, method: str | type[Method] | Method, dataset: Dataset, settings: Mapping[str, Any], *, own_network: bool = False
+        cls,
+        method: str | type[Method] | Method,
+        dataset: Dataset,
+        settings: Mapping[str, Any],
+        *,
+        own_network: bool = False,
     ) -> Plan:
         """Sort the preset's settings and the user's; a name nobody knows is an error with the nearest one suggested."""
         if isinstance(method, str):
@@ -175,7 +182,7 @@ def _registered_name(maker: type) -> tuple[str, bool]:
     return maker.__name__, False
 
 
-def _tags(maker: type) -> Iterable[str]:
+def _tags(maker: Any) -> Iterable[str]:
     for entry in methods:
         if entry.make is maker:
             return entry.tags or ("graphs", "tensors")

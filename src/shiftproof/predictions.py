@@ -18,7 +18,7 @@ from shiftproof.training.run import Run
 
 
 def write_predictions(run: str | Path | Run, data: Any, out: str | Path, *, split: str = "test") -> dict[str, Any]:
-    """Write one row a sample: its index, prediction, probabilities and, where known, its label. CSV, or JSON by suffix."""
+    """Write one row a sample: index, prediction, probabilities and, where known, label; CSV, or JSON by suffix."""
     out = Path(out)
     if out.suffix not in (".csv", ".json"):
         raise ShiftproofError(f"'{out}' must end in .csv or .json")

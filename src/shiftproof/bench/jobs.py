@@ -6,13 +6,18 @@ import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from shiftproof.api import fit
+from shiftproof.data.dataset import Dataset
+from shiftproof.data.loading import load
 from shiftproof.errors import ShiftproofError
+from shiftproof.presets import PRESETS
 from shiftproof.registry import datasets, parse_name
 from shiftproof.training.progress import Style, progress
 
@@ -44,8 +49,6 @@ def expand_grid(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 
 def seeded(data: str, seed: int) -> str:
     """The data of one seed: where the preset says that every seed draws its own, the seed is added to the name."""
-    from shiftproof.presets import PRESETS
-
     name, options = parse_name(data)
     preset = PRESETS.get(name)
     if preset is None or not preset.data_follows_seed or "seed" in options or name not in datasets:
@@ -53,22 +56,18 @@ def seeded(data: str, seed: int) -> str:
     return f"{data}{',' if options else ':'}seed={seed}"
 
 
-def load_for(job: Job):  # noqa: ANN201 - a Dataset; importing it here would load torch early
+def load_for(job: Job) -> Dataset:
     """The data set of a job, kept for the next job that wants the same."""
     return _data(seeded(job.data, job.seed), job.settings.get("group"))
 
 
 @lru_cache(maxsize=4)
-def _data(spec: str, group: str | None):  # noqa: ANN202 - a Dataset; importing it here would load torch early
-    from shiftproof.data.loading import load
-
+def _data(spec: str, group: str | None) -> Dataset:
     return load(spec, group=group)
 
 
 def train(job: Job, style: Style = "none") -> Path:
     """Train one job and return its folder."""
-    from shiftproof.api import fit
-
     settings = {key: value for key, value in job.settings.items() if key != "group"}
     fit(
         job.method,
@@ -93,28 +92,33 @@ def run_jobs(jobs: Sequence[Job], *, workers: int = 1, style: Style = "auto") ->
             train(job, style)
             yield job
         return
-    with _one_thread_each(), progress("runs", len(jobs), style) as display:
-        with ProcessPoolExecutor(min(workers, len(jobs)), get_context("spawn")) as pool:
-            waiting = {pool.submit(train, job): job for job in jobs}
-            for number, future in enumerate(as_completed(waiting), start=1):
-                try:
-                    future.result()
-                except BaseException:
-                    pool.shutdown(wait=False, cancel_futures=True)
-                    raise
-                display.advance(number, waiting[future].label)
-                yield waiting[future]
+    with (
+        one_thread_each(),
+        progress("runs", len(jobs), style) as display,
+        ProcessPoolExecutor(min(workers, len(jobs)), get_context("spawn")) as pool,
+    ):
+        waiting = {pool.submit(train, job): job for job in jobs}
+        for number, future in enumerate(as_completed(waiting), start=1):
+            try:
+                future.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+            display.advance(number, waiting[future].label)
+            yield waiting[future]
 
 
-class _one_thread_each:  # noqa: N801 - reads as a phrase in `with`
+@contextmanager
+def one_thread_each() -> Iterator[None]:
     """Child processes started inside get one torch thread and wait passively."""
-
-    SETTINGS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
-
-    def __enter__(self) -> None:
-        self.before = {name: os.environ.get(name) for name in self.SETTINGS}
-        os.environ.update(self.SETTINGS)
-
-    def __exit__(self, *_: object) -> None:
-        for name, value in self.before.items():
-            os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
+    wanted = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -86,7 +86,9 @@ def commit() -> str | None:
     home = Path(__file__).parent
 
     def git(*words: str) -> str:
-        return subprocess.run(["git", "-C", str(home), *words], capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(
+            ["git", "-C", str(home), *words], capture_output=True, text=True, check=True
+        ).stdout.strip()
 
     try:
         dirty = "-dirty" if git("status", "--porcelain", "--", str(home.parent)) else ""

@@ -72,7 +72,8 @@ def cmnist(
         metric="worst_group",
         provenance="MNIST (LeCun, Cortes), coloured as in IRM",
         options=named_options(cmnist, given, always=("variant", "seed")),
-        value_names={"flip": tuple(map(str, TEST_FLIPS))},
+        environment="flip",
+        value_names=_flip_names(rates),
     )
 
 
@@ -118,7 +119,8 @@ def colored_digits(
         metric="worst_group",
         provenance="handwritten digits of scikit-learn, coloured as in IRM; a stand-in for ColoredMNIST",
         options=named_options(colored_digits, given, always=("seed",)),
-        value_names={"flip": tuple(map(str, TEST_FLIPS))},
+        environment="flip",
+        value_names=_flip_names(tuple(flips), like_train=("train", "val")),
     )
 
 
@@ -150,9 +152,13 @@ def _test_part(images: np.ndarray, digits: np.ndarray, noise: float, rng: np.ran
     """Every image once for each test flip, with independent noise."""
     env = np.repeat(np.arange(len(TEST_FLIPS)), len(images))
     images, digits = np.tile(images, (len(TEST_FLIPS), 1, 1)), np.tile(digits, len(TEST_FLIPS))
-    part = _domain_set(*paint(images, digits, np.asarray(TEST_FLIPS)[env], noise, rng), digits, env)
-    part.columns["flip"] = torch.from_numpy(env)
-    return part
+    return _domain_set(*paint(images, digits, np.asarray(TEST_FLIPS)[env], noise, rng), digits, env)
+
+
+def _flip_names(flips: tuple[float, ...], like_train: tuple[str, ...] = ("train",)) -> dict[str, tuple[str, ...]]:
+    """The environments by their flip rates: those of the test renderings, and those of the splits that train."""
+    trained = {f"{split}.flip": tuple(map(str, flips)) for split in like_train}
+    return {"flip": tuple(map(str, TEST_FLIPS)), **trained}
 
 
 def _domain_set(
@@ -165,6 +171,7 @@ def _domain_set(
         columns={
             "digit": torch.from_numpy(digits.astype(np.int64)),
             "colour": torch.from_numpy(colour.astype(np.int64)),
+            "flip": torch.from_numpy(env.astype(np.int64)),
         },
     )
 

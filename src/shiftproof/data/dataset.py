@@ -23,7 +23,8 @@ class Dataset:
 
     `task` says what the labels are: "multiclass" (whole numbers, one logit a class), "binary" (0 and 1, one logit),
     "multilabel" (0, 1 or NaN for unknown, one logit a column) or "regression". `metric` names the measure that
-    selects and reports. `environment` is the column the splits are grouped by, `value_names` what its numbers mean.
+    selects and reports. `environment` is the column the splits are grouped by, `value_names` what its numbers mean
+    (under "split.column" where they mean something else in one split).
     `provenance` says where the data came from; a stand-in says so there.
     """
 
@@ -47,7 +48,9 @@ class Dataset:
         splits = self.__dict__.get("splits", {})
         if name in splits:
             return splits[name]
-        raise AttributeError(f"data set '{self.__dict__.get('name')}' has no split '{name}'; it has {', '.join(splits)}")
+        raise AttributeError(
+            f"data set '{self.__dict__.get('name')}' has no split '{name}'; it has {', '.join(splits)}"
+        )
 
     def __getitem__(self, split: str) -> Split:
         if split not in self.splits:
@@ -75,15 +78,24 @@ class Dataset:
 
     @property
     def env_names(self) -> tuple[str, ...]:
-        """What the environment numbers mean, as far as that is known."""
-        return tuple(self.value_names.get(self.environment, ())) if self.environment else ()
+        """What the environment numbers of the training split mean, as far as that is known."""
+        return self.env_names_of("train")
+
+    def env_names_of(self, split: str) -> tuple[str, ...]:
+        """What the environment numbers of a split mean: `value_names` under "split.column", else under "column"."""
+        if self.environment is None:
+            return ()
+        shared = self.value_names.get(self.environment, ())
+        return tuple(self.value_names.get(f"{split}.{self.environment}", shared))
 
     def group_by(self, column: str) -> Dataset:
         """The same data with another column as the environment, in every split that has it."""
         holders = [name for name, split in self.splits.items() if column in split.columns]
         if not holders:
             raise unknown("environment column", column, self.splits["train"].columns)
-        grouped = {n: s.group_by(column) if column in s.columns else replace(s, env=None) for n, s in self.splits.items()}
+        grouped = {
+            n: s.group_by(column) if column in s.columns else replace(s, env=None) for n, s in self.splits.items()
+        }
         return replace(self, splits=grouped, environment=column)
 
     def with_splits(self, **splits: Split) -> Dataset:

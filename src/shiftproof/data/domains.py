@@ -19,9 +19,9 @@ class DomainBatch:
     """Some samples of a `DomainSet`; `index` holds each one's number in the set it came from."""
 
     x: Tensor
-    y: Tensor | None = None
+    y: Tensor = None  # type: ignore[assignment] - only data to predict on may lack labels
     env: Tensor | None = None
-    index: Tensor | None = None
+    index: Tensor = None  # type: ignore[assignment] - numbered from 0 where it is not given
     columns: dict[str, Tensor] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -40,9 +40,9 @@ class DomainSet:
     """Samples `x`, labels `y` and environments `env`; `columns` holds further values of each sample by name."""
 
     x: Tensor
-    y: Tensor | None = None
+    y: Tensor = None  # type: ignore[assignment] - only data to predict on may lack labels
     env: Tensor | None = None
-    index: Tensor | None = None
+    index: Tensor = None  # type: ignore[assignment] - numbered from 0 where it is not given
     columns: dict[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -86,22 +86,18 @@ class DomainSet:
     def batches(
         self, size: int | None, *, shuffle: bool = False, generator: torch.Generator | None = None
     ) -> Iterator[DomainBatch]:
-        """One epoch of batches of `size` samples (`None`: all in one batch, in their order); the last may be smaller."""
+        """One epoch of batches of `size` samples (`None`: all in one, in their order); the last may be smaller."""
         if size is None or (size >= len(self) and not shuffle):
             yield self.whole()
             return
         if size < 1:
             raise ShiftproofError(f"a batch holds at least one sample, not {size}")
         ordered = self.shuffled(generator) if shuffle else self
+        parts = {n: t for n in ("x", "y", "env", "index") if (t := getattr(ordered, n)) is not None}
         for start in range(0, len(self), size):
             cut = slice(start, start + size)
-            yield DomainBatch(
-                ordered.x[cut],
-                None if ordered.y is None else ordered.y[cut],
-                None if ordered.env is None else ordered.env[cut],
-                None if ordered.index is None else ordered.index[cut],
-                {name: tensor[cut] for name, tensor in ordered.columns.items()},
-            )
+            columns = {name: tensor[cut] for name, tensor in ordered.columns.items()}
+            yield DomainBatch(**{name: tensor[cut] for name, tensor in parts.items()}, columns=columns)
 
     def shuffled(self, generator: torch.Generator | None = None) -> DomainSet:
         """The same samples in random order."""
@@ -127,10 +123,5 @@ class DomainSet:
 
     def _gather(self, positions: Tensor) -> DomainSet:
         rows = positions.to(self.device)
-        return DomainSet(
-            self.x.index_select(0, rows),
-            at(self.y, rows),
-            at(self.env, rows),
-            at(self.index, rows),
-            take(self.columns, rows),
-        )
+        parts: dict[str, Any] = {n: at(getattr(self, n), rows) for n in ("x", "y", "env", "index")}
+        return DomainSet(**parts, columns=take(self.columns, rows))

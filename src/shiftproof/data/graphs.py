@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,10 +32,10 @@ class GraphBatch:
     batch: Tensor
     ptr: Tensor
     num_graphs: int
-    y: Tensor | None = None
+    y: Tensor = None  # type: ignore[assignment] - only data to predict on may lack labels
     edge_attr: Tensor | None = None
     env: Tensor | None = None
-    index: Tensor | None = None
+    index: Tensor = None  # type: ignore[assignment] - numbered from 0 where it is not given
     node_truth: Tensor | None = None
     edge_truth: Tensor | None = None
     columns: dict[str, Tensor] = field(default_factory=dict)
@@ -80,10 +81,10 @@ class GraphSet:
     edge_index: Tensor
     node_ptr: Tensor
     edge_ptr: Tensor
-    y: Tensor | None = None
+    y: Tensor = None  # type: ignore[assignment] - only data to predict on may lack labels
     edge_attr: Tensor | None = None
     env: Tensor | None = None
-    index: Tensor | None = None
+    index: Tensor = None  # type: ignore[assignment] - numbered from 0 where it is not given
     node_truth: Tensor | None = None
     edge_truth: Tensor | None = None
     columns: dict[str, Tensor] = field(default_factory=dict)
@@ -105,7 +106,8 @@ class GraphSet:
 
     def __repr__(self) -> str:
         envs = "" if self.env is None else f", environments={self.num_envs}"
-        return f"GraphSet({len(self)} graphs, {self.num_nodes} nodes, {self.num_edges} edges, {self.num_features} features{envs})"
+        size = f"{len(self)} graphs, {self.num_nodes} nodes, {self.num_edges} edges, {self.num_features} features"
+        return f"GraphSet({size}{envs})"
 
     @property
     def num_nodes(self) -> int:
@@ -238,7 +240,7 @@ class GraphSet:
         return unpack(self)
 
     def _gather(self, order: Tensor) -> GraphSet:
-        fields, (sizes, node_ptr), edge_ptr = self._pick(order)
+        fields, (_, node_ptr), edge_ptr = self._pick(order)
         return GraphSet(node_ptr=node_ptr.to(self.device), edge_ptr=edge_ptr.to(self.device), **fields)
 
     def _pick(self, order: Tensor) -> tuple[dict[str, Any], tuple[Tensor, Tensor], Tensor]:
@@ -282,7 +284,7 @@ class GraphSet:
         if size < total:
             offset = self._node_starts[first].to(device)
             edges = edges - torch.repeat_interleave(offset, counts.to(device), output_size=self.num_edges)
-        bounds = list(range(0, total, size)) + [total] if total else [0, 0]
+        bounds = [*range(0, total, size), total] if total else [0, 0]
         node_bounds, edge_bounds = self._node_starts[bounds].tolist(), self._edge_starts[bounds].tolist()
         graph_lengths = _lengths(bounds)
         node_lengths, edge_lengths = _lengths(node_bounds), _lengths(edge_bounds)
@@ -296,7 +298,7 @@ class GraphSet:
         y, env, index = per_graph
         x, batch, node_truth = per_node
         edge_attr, edge_truth = per_edge
-        for i, (start, end) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+        for i, (start, end) in enumerate(pairwise(bounds)):
             yield GraphBatch(
                 x[i],
                 edge_views[i],
@@ -342,7 +344,7 @@ def _split_all(columns: Mapping[str, Tensor], lengths: list[int]) -> Any:
 
 
 def _lengths(bounds: list[int]) -> list[int]:
-    return [after - before for before, after in zip(bounds[:-1], bounds[1:], strict=True)]
+    return [after - before for before, after in pairwise(bounds)]
 
 
 def _starts(counts: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,7 +42,7 @@ class PaddedBatches:
 
     def buffer(self) -> GraphBatch:
         """An empty padded batch to copy slots into."""
-        fields = dict(zip(self.names, [torch.empty_like(field[0]) for field in self.slots], strict=True))
+        fields: dict[str, Any] = dict(zip(self.names, [torch.empty_like(f[0]) for f in self.slots], strict=True))
         return GraphBatch(num_graphs=self.size, **fields)
 
 

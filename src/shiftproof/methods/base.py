@@ -89,6 +89,11 @@ class Network:
             raise ShiftproofError(f"featurizer '{self.featurizer}' is not known; 'mlp' and 'cnn' are")
         return MLPFeaturizer(int(torch.tensor(shape.in_shape).prod()), widths=tuple(self.widths))
 
+    def head(self, shape: DataShape, width: int) -> nn.Module:
+        """The linear layer on top of the featurizer, started like it (spec pair 7.1: Xavier for the plain MLP)."""
+        plain = shape.kind == "tensors" and self.featurizer == "mlp"
+        return make_head(width, shape.num_outputs, init="xavier" if plain else "default")
+
     def encoder(self, in_channels: int, edge_dim: int | None = None, *, hidden: int | None = None) -> GNNEncoder:
         """The graph network without its readout."""
         return GNNEncoder(
@@ -143,7 +148,8 @@ def width_of(featurizer: nn.Module) -> int:
     """How long the vectors of a featurizer are."""
     width = getattr(featurizer, "out_channels", None)
     if not isinstance(width, int):
-        raise ShiftproofError(f"the network {type(featurizer).__name__} needs an attribute 'out_channels': its output width")
+        name = type(featurizer).__name__
+        raise ShiftproofError(f"the network {name} needs an attribute 'out_channels', the width of its output")
     return width
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from shiftproof.methods.base import Batch, DataShape, Method, Network, make_head, width_of
+from shiftproof.methods.base import Batch, DataShape, Method, Network, width_of
 from shiftproof.objectives import sample_losses
 from shiftproof.registry import register
 
@@ -21,8 +21,9 @@ class ERM(Method):
 
     def __init__(self, shape: DataShape, *, network: Network | nn.Module | None = None) -> None:
         super().__init__(shape)
-        self.featurizer = network if isinstance(network, nn.Module) else (network or Network()).build(shape)
-        self.head = make_head(width_of(self.featurizer), shape.num_outputs)
+        spec = network if isinstance(network, Network) else Network()
+        self.featurizer = network if isinstance(network, nn.Module) else spec.build(shape)
+        self.head = spec.head(shape, width_of(self.featurizer))
 
     def forward(self, batch: Batch) -> Tensor:
         return self.classify(self.featurizer(batch))

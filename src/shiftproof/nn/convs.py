@@ -114,7 +114,7 @@ class WeightedGINConv(_Conv):
         if x.dim() < out.dim():
             x = x.unsqueeze(1)
         out = out + x if self.eps is None else out + (1 + self.eps) * x
-        return self.second(self.norm(self.first(out), wiring.node_mask).relu())
+        return self.second(self.norm(self.first(out), wiring.real_rows).relu())
 
     def extra_repr(self) -> str:
         shown = f"{super().extra_repr()}, hidden={self.hidden}"

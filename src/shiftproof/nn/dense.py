@@ -24,16 +24,11 @@ class MLPFeaturizer(nn.Module):
 
     def __init__(self, in_features: int, widths: Sequence[int] = (256, 256), init: str = "xavier") -> None:
         super().__init__()
-        if init not in INITS:
-            raise unknown("initialisation", init, INITS)
         sizes = [in_features, *widths]
         self.in_features, self.out_channels = in_features, sizes[-1]
         layers = [nn.Linear(a, b) for a, b in pairwise(sizes)]
         self.layers = nn.ModuleList(layers)
-        if init == "xavier":
-            for layer in layers:
-                nn.init.xavier_uniform_(layer.weight)
-                nn.init.zeros_(layer.bias)
+        _start(layers, init)
 
     def forward(self, batch: Any) -> Tensor:
         h = _inputs(batch).flatten(1)
@@ -67,14 +62,24 @@ class SmallCNN(nn.Module):
         return h.mean((2, 3))
 
 
-def head(in_features: int, out_features: int, hidden: int | None = None) -> nn.Module:
+def head(in_features: int, out_features: int, hidden: int | None = None, init: str = "default") -> nn.Module:
     """A classifier on top of features: `Linear`, or `Linear - ReLU - Linear` with `hidden` units between.
 
-    CIGA and GALA take `hidden=2 * in_features`.
+    CIGA and GALA take `hidden=2 * in_features`. `init` as for `MLPFeaturizer`.
     """
-    if hidden is None:
-        return nn.Linear(in_features, out_features)
-    return nn.Sequential(nn.Linear(in_features, hidden), nn.ReLU(), nn.Linear(hidden, out_features))
+    sizes = [in_features, out_features] if hidden is None else [in_features, hidden, out_features]
+    layers = [nn.Linear(a, b) for a, b in pairwise(sizes)]
+    _start(layers, init)
+    return layers[0] if hidden is None else nn.Sequential(layers[0], nn.ReLU(), layers[1])
+
+
+def _start(layers: Sequence[nn.Linear], init: str) -> None:
+    if init not in INITS:
+        raise unknown("initialisation", init, INITS)
+    if init == "xavier":
+        for layer in layers:
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
 
 
 def _inputs(batch: Any) -> Tensor:

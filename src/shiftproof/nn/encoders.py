@@ -112,7 +112,7 @@ class GNNEncoder(nn.Module):
                 state = virtual.update(i, h, state, batch, node_mask) if i < last else None
             out = conv(h, wiring, edge_weight if i in weighted else None, edge_attr)
             if self.norms:
-                out = self.norms[i](out, node_mask)
+                out = self.norms[i](out, wiring.real_rows)
             if not self.linear and (self.style == "gmt" or i < last):
                 out = out.relu()
             if self.style == "gmt" and self.conv == "pna":

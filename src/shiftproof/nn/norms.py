@@ -12,6 +12,52 @@ from shiftproof.nn.segment import segment_mean
 SAMPLES = ("per_sample", "pooled")
 
 
+class RealRows:
+    """Which rows of a padded batch are real, with what batch norm needs of them; made once for all layers."""
+
+    def __init__(self, mask: Tensor, dtype: torch.dtype) -> None:
+        real = mask.to(dtype)
+        rows = real.sum()
+        self.mask = mask
+        self.share = real / rows.clamp(min=1)
+        self.unbias = rows / (rows - 1).clamp(min=1)
+        self.any_row = (rows > 0).to(dtype)
+
+
+class _RealRowsNorm(torch.autograd.Function):
+    """Batch norm whose statistics weigh row `i` by `share[i]`; few kernels both ways, which a replayed step waits for.
+
+    The gradient that arrives at rows of share 0 must be 0, as it is for padding, which no real row depends on.
+    """
+
+    @staticmethod
+    def forward(ctx, x, weight, bias, share, eps):
+        mean = torch.mv(x.t(), share)
+        centred = x - mean
+        var = torch.mv(centred.square().t(), share)
+        scale = (var + eps).rsqrt()
+        ctx.save_for_backward(centred, scale, weight, share)
+        out = centred * scale if weight is None else torch.addcmul(bias, centred, scale * weight)
+        ctx.mark_non_differentiable(mean, var)
+        return out, mean, var
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad, _mean, _var):
+        centred, scale, weight, share = ctx.saved_tensors
+        factor = scale if weight is None else scale * weight
+        total, along = grad.sum(0), (grad * centred).sum(0)
+        pull = torch.addcmul(factor * total, centred, factor * scale.square() * along)
+        inward = torch.addcmul(grad * factor, pull, share.unsqueeze(1), value=-1)
+        return inward, None if weight is None else along * scale, None if weight is None else total, None, None
+
+
+def _normalise_real_rows(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, share: Tensor, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    return _RealRowsNorm.apply(x, weight, bias, share, eps)  # type: ignore[return-value]
+
+
 class NodeBatchNorm(nn.BatchNorm1d):
     """Batch norm over node rows; the padding of a padded batch does not count.
 
@@ -37,7 +83,7 @@ class NodeBatchNorm(nn.BatchNorm1d):
             raise unknown("batch statistics", samples, SAMPLES)
         self.samples = samples
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | RealRows | None = None) -> Tensor:
         if x.dim() == 2:
             if not self.training or (mask is None and x.shape[0] > 1):
                 return super().forward(x)
@@ -46,14 +92,16 @@ class NodeBatchNorm(nn.BatchNorm1d):
         if self.training and self.samples == "per_sample":
             return self._by_hand(x.reshape(rows, parallel * channels), mask, parallel).view(x.shape)
         flat = x.reshape(rows * parallel, channels)
-        mask = None if mask is None else mask.repeat_interleave(parallel, output_size=rows * parallel)
+        if mask is not None:
+            mask = mask.mask if isinstance(mask, RealRows) else mask
+            mask = mask.repeat_interleave(parallel, output_size=rows * parallel)
         return self.forward(flat, mask).view(x.shape)
 
     def extra_repr(self) -> str:
         shown = f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}"
         return shown if self.samples == "per_sample" else f"{shown}, samples={self.samples!r}"
 
-    def _by_hand(self, x: Tensor, mask: Tensor | None, parallel: int) -> Tensor:
+    def _by_hand(self, x: Tensor, mask: Tensor | RealRows | None, parallel: int) -> Tensor:
         """Training-mode batch norm of `[N, parallel * p]` where torch's own cannot be used as it is."""
         weight = None if self.weight is None else self.weight.repeat(parallel)
         bias = None if self.bias is None else self.bias.repeat(parallel)
@@ -62,20 +110,20 @@ class NodeBatchNorm(nn.BatchNorm1d):
             out = F.batch_norm(x, moved[0], moved[1], weight, bias, True, 1.0, self.eps)
             self._move(moved[0], moved[1], parallel, x.new_ones(()))
             return out
-        real = x.new_ones(x.shape[0], 1) if mask is None else mask.to(x.dtype).unsqueeze(1)
-        rows = real.sum()
-        share = real / rows.clamp(min=1)
-        mean = (x * share).sum(0)
-        centred = x - mean
-        var = (centred.square() * share).sum(0)
-        unbiased = var.detach() * (rows / (rows - 1).clamp(min=1))
-        self._move(mean.detach(), unbiased, parallel, (rows > 0).to(x.dtype))
-        out = centred * (var + self.eps).rsqrt()
-        return out if weight is None or bias is None else torch.addcmul(bias, out, weight)
+        rows = RealRows(x.new_ones(x.shape[0], dtype=torch.bool), x.dtype) if mask is None else mask
+        rows = rows if isinstance(rows, RealRows) else RealRows(rows, x.dtype)
+        out, mean, var = _normalise_real_rows(x, weight, bias, rows.share, self.eps)
+        self._move(mean, var * rows.unbias, parallel, rows.any_row)
+        return out
 
     @torch.no_grad()
     def _move(self, mean: Tensor, var: Tensor, parallel: int, any_row: Tensor) -> None:
         """Move the running statistics once for each sample, in order; not at all when there was no row."""
+        if parallel == 1:
+            self.running_mean.lerp_(mean, self.momentum * any_row)
+            self.running_var.lerp_(var, self.momentum * any_row)
+            self.num_batches_tracked += 1
+            return
         keep = 1 - self.momentum
         step = self.momentum * keep ** torch.arange(parallel - 1, -1, -1, device=mean.device, dtype=mean.dtype)
         for running, seen in ((self.running_mean, mean), (self.running_var, var)):

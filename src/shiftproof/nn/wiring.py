@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from shiftproof.nn.norms import RealRows
+
 
 class Wiring:
     """The edges of a batch with the degrees the layers need, each computed at most once.
@@ -19,6 +21,7 @@ class Wiring:
         self.src, self.dst = edge_index[0], edge_index[1]
         self.num_nodes = num_nodes
         self.node_mask = node_mask
+        self.real_rows = None if node_mask is None else RealRows(node_mask, dtype)
         self.dtype = dtype
         self._known: tuple[Tensor, Tensor, Tensor] | None = None
 

@@ -75,7 +75,7 @@ class Weighted:
     def total(self, terms: Mapping[str, Tensor], method: Method, step: int) -> Tensor:
         """The weighted sum of the terms (without the squared norm, whose gradient is added directly)."""
         factors, _ = self.coefficients(method, step)
-        parts = [terms[name] if factors.get(name, 1.0) == 1.0 else terms[name] * factors.get(name, 1.0) for name in terms]
+        parts = [term if factors[name] == 1.0 else term * factors[name] for name, term in terms.items()]
         return torch.stack(parts).sum() if len(parts) > 1 else parts[0]
 
     def backward(self, terms: Mapping[str, Tensor], method: Method, step: int) -> None:
@@ -99,6 +99,7 @@ class Weighted:
 
 def _add_l2(parameters: list[nn.Parameter], factor: float) -> None:
     """The gradient of `factor * ||theta||^2`, added without building its graph."""
-    moving = [p for p in parameters if p.grad is not None]
     with torch.no_grad():
-        torch._foreach_add_([p.grad for p in moving], moving, alpha=2 * factor)
+        for parameter in parameters:
+            if parameter.grad is not None:
+                parameter.grad.add_(parameter, alpha=2 * factor)

@@ -88,7 +88,12 @@ def restore(module: torch.nn.Module, tensors: Mapping[str, Tensor], where: str) 
 def pack_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """The state of an optimiser as named tensors."""
     state = optimizer.state_dict()["state"]
-    return {f"{i}.{key}": torch.as_tensor(value) for i, slots in state.items() for key, value in slots.items() if value is not None}
+    return {
+        f"{i}.{key}": torch.as_tensor(value)
+        for i, slots in state.items()
+        for key, value in slots.items()
+        if value is not None
+    }
 
 
 def unpack_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:

@@ -87,7 +87,8 @@ def macro_f1(p: Predictions) -> float:
     from sklearn.metrics import f1_score
 
     y = p.y.long().numpy()
-    return float(f1_score(y, p.classes.numpy(), labels=np.unique(y), average="macro", zero_division=0))
+    score = f1_score(y, p.classes.numpy(), labels=np.unique(y), average="macro", zero_division=0.0)  # pyright: ignore
+    return float(score)
 
 
 def pearson(p: Predictions) -> float:
@@ -185,13 +186,13 @@ def predict(method: Method, split: Split, *, batch_size: int = EVALUATION_BATCH)
     return Predictions(logits.float().cpu(), labels.cpu(), env, method.shape.task)
 
 
-def all_measures(p: Predictions, dataset: Dataset) -> dict[str, Any]:
+def all_measures(p: Predictions, dataset: Dataset, split: str) -> dict[str, Any]:
     """Every measure that fits the task, for the split and inside each of its environments."""
     values: dict[str, Any] = {"samples": len(p.y)}
     values |= {name: _jsonable(MEASURES[name](p)) for name in _FITTING[p.task]}
     if p.env is not None:
         numbers = p.env.unique().tolist()
-        names = dataset.env_names
+        names = dataset.env_names_of(split)
         values["environment"] = dataset.environment
         values["by_env"] = {
             (names[e] if e < len(names) else str(e)): _one_environment(p.of(p.env == e))

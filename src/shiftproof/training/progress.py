@@ -34,7 +34,9 @@ class _Silent:
     def __enter__(self) -> _Silent:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         return None
 
     def advance(self, done: int, note: str = "") -> None:
@@ -87,7 +89,9 @@ class _Bar(_Silent):
         self.bar.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.bar.stop()
 
     def advance(self, done: int, note: str = "") -> None:

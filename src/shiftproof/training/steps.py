@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -106,9 +106,7 @@ class ReplayedStepper(EagerStepper):
         else:
             yield from self._rows(train.shuffled(order).batches(size), size, step)
 
-    def _graphs(
-        self, train: GraphSet, size: int, shuffle: bool, order: torch.Generator, step: int
-    ) -> Iterator[Tensor]:
+    def _graphs(self, train: GraphSet, size: int, shuffle: bool, order: torch.Generator, step: int) -> Iterator[Tensor]:
         ordered = train.shuffled(order) if shuffle else train
         if self.room is None:
             self.room = tuple(int(self.ROOM * most) + 1 for most in _largest(ordered, size))  # type: ignore[assignment]
@@ -133,7 +131,9 @@ class ReplayedStepper(EagerStepper):
             if len(batch) == size and self.usable:
                 if self.buffer is None:
                     copies = iter([value.clone() for value in fields])
-                    known = {n: next(copies) for n in ("x", "y", "env", "index") if getattr(batch, n) is not None}
+                    known: dict[str, Any] = {
+                        n: next(copies) for n in ("x", "y", "env", "index") if getattr(batch, n) is not None
+                    }
                     self.buffer = DomainBatch(**known)
                     self.targets = list(known.values())
                 torch._foreach_copy_(self.targets, fields)

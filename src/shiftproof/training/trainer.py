@@ -204,7 +204,7 @@ class _Loop:
         self._look()
         trainer, record = self.trainer, self.history[-1]
         judge = {"val": "val", "oracle": "test"}.get(self.selection)
-        for name in dict.fromkeys([*([judge] if judge else []), *trainer.track]):
+        for name in dict.fromkeys((judge, *trainer.track) if judge else trainer.track):
             if name not in self.data.splits:
                 raise unknown("split to track", name, self.data.splits)
             record[name] = {self.metric: _or_none(measure(self.metric, predict(self.method, self.data[name])))}
@@ -212,8 +212,8 @@ class _Loop:
             return ""
         value = record[judge][self.metric]
         value = math.nan if value is None else value
-        first = self.best_epoch < 0
-        if first or better(self.metric, value, self.best_value) or (math.isnan(self.best_value) and not math.isnan(value)):
+        nothing_yet = self.best_epoch < 0 or (math.isnan(self.best_value) and not math.isnan(value))
+        if nothing_yet or better(self.metric, value, self.best_value):
             self.best_epoch, self.best_value, self.bad = self.epoch, value, 0
             self.best = {name: tensor.detach().clone() for name, tensor in self.method.state_dict().items()}
         elif self.epoch >= trainer.warmup:
@@ -229,7 +229,7 @@ class _Loop:
         else:
             self.best_epoch = self.epoch - 1
         self.method.eval()
-        metrics = {n: all_measures(predict(self.method, s), self.dataset) for n, s in self.data.splits.items()}
+        metrics = {n: all_measures(predict(self.method, s), self.dataset, n) for n, s in self.data.splits.items()}
         timing = {"seconds": self.seconds, "training_epoch_seconds": statistics.median(self.epoch_seconds or [0.0])}
         selection = {"oracle": "oracle: the test split chose the epoch"}.get(self.selection, self.selection)
         run = Run(self.method, self.config, metrics, self.history, self.best_epoch, selection, timing)
@@ -322,7 +322,7 @@ class _Loop:
             "seed": trainer.seed,
             "selection": self.selection,
             "metric": self.metric,
-            "shape": _plain(DataShape.of(replace(self.data, splits={**self.data.splits, "train": self.train})).to_json()),
+            "shape": _plain(DataShape.of(self.dataset).to_json()),
             "task": self.dataset.task,
             "num_classes": self.dataset.num_classes,
             "provenance": self.dataset.provenance,
