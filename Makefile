@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 
 # Two thread pools that spin on the same cores slow each other down a hundredfold: parallel work is in processes here.
 OMP_NUM_THREADS ?= 1
