@@ -36,13 +36,14 @@ _STYLE = {
     "savefig.facecolor": "none",
 }
 MOST_POINTS = 240  # of a curve; more would not be seen and would make the page heavy
-PANELS_A_LINE = 4
+PANELS_A_LINE = 5
+WIDTH = 9.2  # inches
 
 
 def scores_figure(rows: Sequence[Row], metric: str, name: str) -> str:
-    """Test scores, one line a row: a dot a seed, a bar for the mean, a ring for the reference split, a published tick."""
+    """Test scores, one line a row: a dot a seed, a bar for the mean, a ring for val, a cross for the published."""
     height = 0.34 * len(rows) + 0.85
-    with _drawing(9.2, height, name) as (figure, finish):
+    with _drawing(WIDTH, height, name) as (figure, finish):
         axes = figure.add_subplot()
         for number, row in enumerate(rows):
             colour = COLOURS[number % len(COLOURS)]
@@ -98,9 +99,9 @@ _STRONG, _DASHED, _DOTTED = "-", (0, (4, 2)), (0, (1, 1.6))
 def _panels(rows: Sequence[Row], panels: list[list[tuple[str, Any, list[Curve]]]], label: str, name: str) -> str | None:
     if not any(len(curve[0]) > 1 for panel in panels for _, _, curves in panel for curve in curves):
         return None
-    columns = min(PANELS_A_LINE, len(rows))
-    lines = -(-len(rows) // columns)
-    with _drawing(2.3 * max(columns, 2), 1.75 * lines + 0.35, name) as (figure, finish):
+    lines = -(-len(rows) // PANELS_A_LINE)
+    columns = -(-len(rows) // lines)
+    with _drawing(WIDTH if columns > 2 else 0.36 * WIDTH * columns, 1.75 * lines + 0.35, name) as (figure, finish):
         grid = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
         for number, (row, panel) in enumerate(zip(rows, panels, strict=True)):
             axes = grid[number // columns][number % columns]
@@ -164,7 +165,7 @@ def _thin(x: np.ndarray, y: np.ndarray) -> Curve:
     return x[keep], y[keep]
 
 
-class _drawing:  # noqa: N801 - reads as a phrase in `with`
+class _drawing:
     """A figure and a function that turns it into SVG; matplotlib is imported here, not with the package."""
 
     def __init__(self, width: float, height: float, name: str) -> None:

@@ -157,7 +157,7 @@ def _environments(rows: Sequence[Row], task: str) -> dict[str, Any] | None:
     cells = {env: [_shaded(value, chance, metric) for value in means[env]] for env in names}
     labels = [row.label for row in rows]
     column = rows[0].runs[0].metrics["test"].get("environment")
-    heads = [{"name": env, "samples": samples[env]} for env in names]
+    heads = [{"name": f"{column} {env}" if column else env, "samples": samples[env]} for env in names]
     wide = len(names) <= ENVIRONMENTS_AS_COLUMNS
     return {
         "measure": words.metric_name(metric),

@@ -187,15 +187,16 @@ def _data_labels(records: Sequence[Record]) -> tuple[dict[str, str], dict[str, s
         mates = [(split[other.folder][1], other.seed) for other in records if split[other.folder][0] == where]
         follows = all(drawn == str(own) for drawn, own in mates)
         fixed = len({drawn for drawn, _ in mates}) == 1
-        grouped = _grouped_by(record)
-        labels[record.folder] = where + grouped if follows or fixed or not seed else f"{where}, data seed {seed}{grouped}"
+        groupings = {_grouping(other) for other in records if split[other.folder][0] == where}
+        label = where if follows or fixed or not seed else f"{where}, data seed {seed}"
+        labels[record.folder] = label if len(groupings) == 1 else f"{label}, {_grouping(record)}"
         seeds[record.folder] = seed
     return labels, seeds
 
 
-def _grouped_by(record: Record) -> str:
+def _grouping(record: Record) -> str:
     column = record.metrics.get("test", {}).get("environment")
-    return f", environments by {column}" if column else ""
+    return f"environments by {column}" if column else "environments as they come"
 
 
 def _without_seed(spec: str) -> tuple[str, str]:

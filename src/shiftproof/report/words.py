@@ -79,7 +79,8 @@ def conclusion(rows: Sequence[Row]) -> str:
     if worst is not best and fall is not None and fall > 0:
         below = _is_below_chance(worst)
         tail = f", below what guessing gives ({figure(worst.chance)})" if below else ""
-        said.append(f"{worst.label} falls furthest{_after(worst)}: it scores {spread(worst.scores('test'))} there{tail}.")
+        score = spread(worst.scores("test"))
+        said.append(f"{worst.label} falls furthest{_after(worst)}: it scores {score} there{tail}.")
     if any(len(row.runs) == 1 for row in order) and len(order) > 1:
         said.append("With a single seed the spread is unknown, so no order of the methods can be read off.")
     elif len(order) > 1:

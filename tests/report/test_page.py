@@ -1,0 +1,225 @@
+"""The page of a folder of runs."""
+
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import shiftproof as sp
+from shiftproof.errors import ShiftproofError
+from shiftproof.report import write_report
+from shiftproof.report.records import find_runs
+from shiftproof.report.rows import make_rows
+
+DATA = "two-bit:per_env=200"
+QUICK = {"epochs": 3, "batch_size": None, "widths": (4,)}
+VOID = {"meta", "link", "br", "hr", "img", "input", "path", "use"}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two methods with two seeds each on one draw of the data, and a third that let the test split choose."""
+    folder = tmp_path_factory.mktemp("runs")
+    for seed in (0, 1):
+        sp.fit("erm", DATA, seed=seed, out=folder / "erm" / str(seed), track=("test",), **QUICK)
+        sp.fit("vrex", DATA, seed=seed, out=folder / "deep" / "vrex" / str(seed), penalty=10.0, **QUICK)
+        sp.fit("irm", DATA, seed=seed, out=folder / "irm" / str(seed), selection="oracle", **QUICK)
+    return folder
+
+
+@pytest.fixture
+def runs(trained: Path, tmp_path: Path) -> Path:
+    """A copy of the trained runs that a test may damage."""
+    return Path(shutil.copytree(trained, tmp_path / "runs"))
+
+
+def edit(path: Path, **changes: object) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+class Balanced(HTMLParser):
+    """Fails where a tag is closed that is not the innermost open one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list) -> None:
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list) -> None:
+        return None
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+
+def test_the_page_shows_every_method_split_and_environment(trained: Path, tmp_path: Path) -> None:
+    page = text_of(write_report(trained, tmp_path / "page.html"))
+    for name in ("erm", "vrex", "irm"):
+        assert f'<th scope="row">{name}</th>' in page
+    for split in ("train", "val", "test"):
+        assert f'<th class="number">{split}</th>' in page
+    assert "6 finished runs, 3 rows" in page
+    assert page.count("<svg") == 3
+    assert "Test environments" in page
+    assert "400 samples" not in page
+    assert "200 samples" in page
+
+
+def test_the_figures_of_the_table_are_those_of_the_runs(trained: Path, tmp_path: Path) -> None:
+    from statistics import fmean, stdev
+
+    page = text_of(write_report(trained, tmp_path / "page.html"))
+    summaries = [json.loads((trained / "erm" / seed / "metrics.json").read_text()) for seed in "01"]
+    values = [summary["metrics"]["test"]["worst_group"] for summary in summaries]
+    assert f"{fmean(values):.3f} ± {stdev(values):.3f}" in page
+
+
+def test_every_tag_is_closed(trained: Path, tmp_path: Path) -> None:
+    parser = Balanced()
+    parser.feed(text_of(write_report(trained, tmp_path / "page.html")))
+    assert parser.open == []
+
+
+def test_the_same_runs_give_the_same_bytes(trained: Path, tmp_path: Path) -> None:
+    first = write_report(trained, tmp_path / "a.html").read_bytes()
+    assert write_report(trained, tmp_path / "b.html").read_bytes() == first
+
+
+def test_nothing_is_loaded_and_no_script_runs(trained: Path, tmp_path: Path) -> None:
+    page = text_of(write_report(trained, tmp_path / "page.html"))
+    assert "http:" not in page
+    assert "https:" not in page
+    assert "<script" not in page
+    assert set(re.findall(r'(?:href|src)="([^"#][^"]*)"', page)) == {"data:,"}
+    assert "url(" not in re.sub(r"url\(#", "", page)
+    assert "@import" not in page
+
+
+def test_text_from_outside_is_escaped(runs: Path, tmp_path: Path) -> None:
+    nasty = "<script>alert('x')</script> & \"so\""
+    edit(runs / "erm" / "0" / "config.json", provenance=nasty, method=nasty, own_method=True)
+    page = text_of(write_report(runs, tmp_path / "page.html", title=nasty, note=nasty))
+    assert "<script" not in page
+    assert page.count("&lt;script&gt;") >= 4
+    parser = Balanced()
+    parser.feed(page)
+    assert parser.open == []
+
+
+def test_oracle_selection_is_called_that(trained: Path, tmp_path: Path) -> None:
+    page = text_of(write_report(trained, tmp_path / "page.html"))
+    assert "Oracle selection." in page
+    assert "these test scores are too good: irm." in page
+    assert page.count("best on TEST (oracle)") == 1
+    shutil.copytree(trained / "erm", tmp_path / "honest" / "erm")
+    honest = text_of(write_report(tmp_path / "honest", tmp_path / "honest.html"))
+    assert "Oracle" not in honest
+    assert "(oracle)" not in honest
+
+
+def test_stand_in_data_are_called_that(runs: Path, tmp_path: Path) -> None:
+    assert "Stand-in data." not in text_of(write_report(runs, tmp_path / "page.html"))
+    for config in runs.rglob("config.json"):
+        edit(config, provenance="small digits; a stand-in for large ones")
+    assert "Stand-in data." in text_of(write_report(runs, tmp_path / "page.html"))
+
+
+def test_damaged_and_unfinished_runs_are_listed_and_left_out(runs: Path, tmp_path: Path) -> None:
+    (runs / "erm" / "0" / "metrics.json").write_text('{"metrics": ')
+    (runs / "erm" / "1" / "config.json").write_text("[]")
+    (runs / "irm" / "0" / "metrics.json").unlink()
+    (runs / "irm" / "1" / "history.json").unlink()
+    page = text_of(write_report(runs, tmp_path / "page.html"))
+    assert "4 folders could not be used" in page
+    for place in ("erm/0", "erm/1", "irm/0", "irm/1"):
+        assert f"<code>{place}</code>" in page
+    assert "unfinished" in page
+    assert str(tmp_path) not in page
+    assert "2 finished runs, 1 row;" in page
+
+
+@pytest.mark.parametrize(
+    "summary",
+    [
+        {"metrics": [], "selection": "val", "selected_epoch": 0},
+        {"metrics": {"test": 3}, "selection": "val", "selected_epoch": 0},
+        {"metrics": {"test": {"worst_group": "high"}}, "selection": "val", "selected_epoch": 0},
+        {"metrics": {"test": {"worst_group": 0.5}}},
+        7,
+    ],
+)
+def test_metrics_of_another_form_are_damage_not_a_crash(runs: Path, tmp_path: Path, summary: object) -> None:
+    (runs / "erm" / "0" / "metrics.json").write_text(json.dumps(summary))
+    page = text_of(write_report(runs, tmp_path / "page.html"))
+    assert "<code>erm/0</code>" in page
+
+
+def test_a_folder_without_runs_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ShiftproofError, match="no finished run"):
+        write_report(tmp_path, tmp_path / "page.html")
+    with pytest.raises(ShiftproofError, match="not a folder"):
+        write_report(tmp_path / "nowhere", tmp_path / "page.html")
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_the_stage_0_model_of_a_run_is_no_run_of_its_own(runs: Path) -> None:
+    shutil.copytree(runs / "erm" / "0", runs / "irm" / "0" / "reference")
+    records, unreadable = find_runs(runs)
+    assert len(records) == 6
+    assert not unreadable
+
+
+def test_a_single_run_folder_is_a_page_too(trained: Path, tmp_path: Path) -> None:
+    page = text_of(write_report(trained / "erm" / "0", tmp_path / "page.html"))
+    assert "One seed." in page
+    assert "1 finished run, 1 row;" in page
+
+
+def test_rows_differ_by_their_settings_and_say_which(trained: Path, runs: Path) -> None:
+    sp.fit("vrex", DATA, seed=0, out=runs / "more" / "0", penalty=99.0, **QUICK)
+    rows = make_rows(find_runs(runs)[0])
+    assert {row.label for row in rows} == {"erm", "irm", "vrex (penalty=10)", "vrex (penalty=99)"}
+    assert {row.data for row in rows} == {DATA}
+
+
+def test_data_that_follow_the_seed_make_one_row(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        sp.fit("erm", f"{DATA},seed={seed}", seed=seed, out=tmp_path / str(seed), **QUICK)
+    (row,) = make_rows(find_runs(tmp_path)[0])
+    assert row.data == DATA
+    assert row.data_seeds == ("0", "1")
+
+
+def test_different_draws_of_the_data_under_one_seed_are_different_data(tmp_path: Path) -> None:
+    for draw in (0, 1):
+        sp.fit("erm", f"{DATA},seed={draw}", seed=7, out=tmp_path / str(draw), **QUICK)
+    assert len(make_rows(find_runs(tmp_path)[0])) == 2
+
+
+def test_a_published_figure_stands_beside_the_published_settings_only(runs: Path) -> None:
+    for seed, epochs in (("0", 501), ("1", 5)):
+        path = runs / "erm" / seed / "config.json"
+        training = {"epochs": epochs, "batch_size": None, "lr": 1e-3, "l2": 1e-3, "rescale": True, "anneal_weight": 1.0}
+        network = {"featurizer": "mlp", "widths": [256, 256]}
+        edit(
+            path,
+            data=f"cmnist:variant=standard,seed={seed}",
+            selection="last",
+            network=network,
+            training=training,
+            options={},
+        )
+    rows = {row.settings["epochs"]: row for row in make_rows(find_runs(runs)[0]) if row.data == "cmnist"}
+    assert rows[501].published == {"mean": 0.171, "std": 0.009}
+    assert rows[5].published is None
