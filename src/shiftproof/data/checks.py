@@ -24,6 +24,22 @@ def require_finite(values: Tensor, what: str, *, owner: tuple[str, Tensor] | Non
     raise ShiftproofError(f"{what} hold NaN or infinity ({place}); every value must be a finite number")
 
 
+def require_environments(env: Tensor | None, what: str, unit: str = "row") -> None:
+    """Environments, where there are any, are numbered from 0."""
+    if env is None or not len(env) or int(env.min()) >= 0:
+        return
+    row = int((env < 0).nonzero()[0])
+    raise ShiftproofError(f"{what} are numbered from 0, but {unit} {row} has {int(env[row])}")
+
+
+def require_bits(labels: Tensor, what: str) -> None:
+    """Every label is 0, 1 or, where it is unknown, NaN."""
+    bad = ((labels != 0) & (labels != 1) & ~labels.isnan()).reshape(len(labels), -1).any(1).nonzero()
+    if len(bad):
+        row = int(bad[0])
+        raise ShiftproofError(f"{what} must be 0, 1 or NaN, but row {row} has {labels[row].tolist()}")
+
+
 def require_range(labels: Tensor, num_classes: int, what: str, unit: str = "row") -> None:
     """Class labels are the whole numbers 0 to num_classes - 1."""
     if labels.is_floating_point():

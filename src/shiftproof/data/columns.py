@@ -16,17 +16,21 @@ Index = int | slice | Sequence[int] | Tensor
 
 def as_positions(index: Index, length: int) -> Tensor:
     """Any way of naming samples (number, slice, list, positions, mask) as a tensor of positions."""
-    if isinstance(index, Tensor) and index.dtype == torch.bool:
-        if index.shape != (length,):
-            raise ShiftproofError(f"a mask over {length} samples has that many entries, not {tuple(index.shape)}")
-        return index.nonzero().squeeze(1)
     if isinstance(index, slice):
-        return torch.arange(length)[index]
-    positions = torch.as_tensor([index] if isinstance(index, int) else index, dtype=torch.long)
-    if positions.ndim != 1:
+        chosen = range(length)[index]
+        return torch.arange(chosen.start, chosen.stop, chosen.step) if chosen else torch.arange(0)
+    positions = torch.as_tensor(index)
+    if positions.dtype == torch.bool:
+        if positions.shape != (length,):
+            raise ShiftproofError(f"a mask over {length} samples has that many entries, not {tuple(positions.shape)}")
+        return positions.nonzero().squeeze(1)
+    if positions.ndim > 1:
         raise ShiftproofError(f"samples are chosen by a flat list of positions, not by shape {tuple(positions.shape)}")
     if not positions.numel():
-        return positions
+        return positions.long()
+    if positions.is_floating_point():
+        raise ShiftproofError("samples are chosen by whole numbers, not by fractions")
+    positions = positions.long().reshape(-1)
     lowest, highest = (int(value) for value in positions.aminmax())
     if lowest < -length or highest >= length:
         outside = highest if highest >= length else lowest

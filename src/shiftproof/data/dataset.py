@@ -8,6 +8,7 @@ from typing import Literal
 
 import torch
 
+from shiftproof.data.checks import require_bits, require_finite
 from shiftproof.data.domains import DomainSet
 from shiftproof.data.graphs import GraphSet
 from shiftproof.errors import ShiftproofError, unknown
@@ -115,4 +116,8 @@ class Dataset:
             if split.y is None:
                 raise ShiftproofError(f"{where} has no labels")
             split.check(where, num_classes=classes)
+            if self.task == "regression":
+                require_finite(split.y, f"{where}: labels")
+            elif self.task == "multilabel":
+                require_bits(split.y, f"{where}: labels")
         return self

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shiftproof.data.checks import require_finite, require_range
+from shiftproof.data.checks import require_environments, require_finite, require_range
 from shiftproof.data.columns import Index, as_positions, at, take, to_device
 from shiftproof.errors import ShiftproofError, unknown
 
@@ -87,17 +87,11 @@ class DomainSet:
         self, size: int | None, *, shuffle: bool = False, generator: torch.Generator | None = None
     ) -> Iterator[DomainBatch]:
         """One epoch of batches of `size` samples (`None`: all in one, in their order); the last may be smaller."""
-        if size is None or (size >= len(self) and not shuffle):
-            yield self.whole()
-            return
+        if size is None:
+            return iter((self.whole(),))
         if size < 1:
             raise ShiftproofError(f"a batch holds at least one sample, not {size}")
-        ordered = self.shuffled(generator) if shuffle else self
-        parts = {n: t for n in ("x", "y", "env", "index") if (t := getattr(ordered, n)) is not None}
-        for start in range(0, len(self), size):
-            cut = slice(start, start + size)
-            columns = {name: tensor[cut] for name, tensor in ordered.columns.items()}
-            yield DomainBatch(**{name: tensor[cut] for name, tensor in parts.items()}, columns=columns)
+        return (self.shuffled(generator) if shuffle else self)._cut(size)
 
     def shuffled(self, generator: torch.Generator | None = None) -> DomainSet:
         """The same samples in random order."""
@@ -116,10 +110,18 @@ class DomainSet:
         return replace(self, env=self.columns[column].long())
 
     def check(self, where: str, *, num_classes: int | None = None) -> None:
-        """Raise one clear sentence if a feature is not finite or a label is out of range."""
+        """Raise one clear sentence if a feature is not finite or a label is wrong."""
         require_finite(self.x, f"{where}: features")
+        require_environments(self.env, f"{where}: environments")
         if num_classes is not None and self.y is not None:
             require_range(self.y, num_classes, f"{where}: labels")
+
+    def _cut(self, size: int) -> Iterator[DomainBatch]:
+        parts = {n: t for n in ("x", "y", "env", "index") if (t := getattr(self, n)) is not None}
+        for start in range(0, max(len(self), 1), size):
+            cut = slice(start, start + size)
+            columns = {name: tensor[cut] for name, tensor in self.columns.items()}
+            yield DomainBatch(**{name: tensor[cut] for name, tensor in parts.items()}, columns=columns)
 
     def _gather(self, positions: Tensor) -> DomainSet:
         rows = positions.to(self.device)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from shiftproof.data.checks import require_finite, require_range
+from shiftproof.data.checks import require_environments, require_finite, require_range
 from shiftproof.data.columns import Index, as_positions, at, take, to_device
 from shiftproof.errors import ShiftproofError, unknown
 
@@ -187,7 +187,7 @@ class GraphSet:
         return replace(self, env=self.columns[column].long())
 
     def check(self, where: str, *, num_classes: int | None = None) -> None:
-        """Raise one clear sentence if a feature is not finite, an edge ends nowhere or a label is out of range."""
+        """Raise one clear sentence if a feature is not finite, an edge ends nowhere or a label is wrong."""
         require_finite(self.x, f"{where}: node features", owner=("graph", self._node_starts))
         if self.edge_attr is not None:
             require_finite(self.edge_attr, f"{where}: edge features", owner=("graph", self._edge_starts))
@@ -203,6 +203,7 @@ class GraphSet:
                 f"{where}: edge {pair[0]}->{pair[1]} of graph {graph} points to a node that does not exist; "
                 f"the graph has nodes 0 to {int(self.sizes[graph]) - 1}"
             )
+        require_environments(self.env, f"{where}: environments", unit="graph")
         if num_classes is not None and self.y is not None:
             require_range(self.y, num_classes, f"{where}: labels", unit="graph")
 

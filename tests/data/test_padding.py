@@ -1,0 +1,87 @@
+"""Batches padded to a fixed size train exactly as the plain ones do."""
+
+import copy
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shiftproof.data import GraphSet
+from shiftproof.data.padding import pad_batches
+from shiftproof.methods import ERM, DataShape, Network
+
+
+def random_graphs(count: int, seed: int, *, edge_dim: int | None = None) -> GraphSet:
+    g = torch.Generator().manual_seed(seed)
+    sizes = torch.randint(1, 9, (count,), generator=g)
+    counts = torch.randint(0, 12, (count,), generator=g)
+    owner = torch.repeat_interleave(torch.arange(count), counts)
+    edges = (torch.rand(2, int(counts.sum()), generator=g) * sizes[owner]).long()
+    edge_attr = None if edge_dim is None else torch.randn(edges.shape[1], edge_dim, generator=g)
+    y, env = torch.randint(3, (count,), generator=g), torch.randint(2, (count,), generator=g)
+    x = torch.randn(int(sizes.sum()), 4, generator=g)
+    return GraphSet.from_parts(sizes, counts, edges, x=x, y=y, env=env, edge_attr=edge_attr)
+
+
+def filled(padded, number: int):
+    """The buffer of a captured step with one slot copied into it."""
+    buffer = padded.buffer()
+    for name, value in zip(padded.names, padded.slot(number), strict=True):
+        getattr(buffer, name).copy_(value)
+    return buffer
+
+
+@pytest.mark.parametrize("edge_dim", [None, 3])
+@pytest.mark.parametrize("virtual_node", [False, True])
+@pytest.mark.parametrize("conv", ["gcn", "gin"])
+def test_padding_changes_neither_loss_nor_gradient_nor_running_statistics(conv, virtual_node, edge_dim):
+    graphs = random_graphs(12, 0, edge_dim=edge_dim)
+    padded = pad_batches(graphs, 6, nodes=70, edges=90)
+    assert padded.fits == (True, True)
+    torch.manual_seed(0)
+    shape = DataShape("graphs", "multiclass", 3, (4,), edge_dim, 2, 12)
+    plain = ERM(shape, network=Network(conv=conv, hidden=8, layers=2, virtual_node=virtual_node)).double()
+    captured = copy.deepcopy(plain)
+    for number in range(2):
+        losses = []
+        for method, batch in ((plain, padded.plain(number)), (captured, filled(padded, number))):
+            floats = {"x": batch.x.double()} | ({} if edge_dim is None else {"edge_attr": batch.edge_attr.double()})
+            loss = method.losses(batch.replace(**floats))["task"]
+            loss.backward()
+            losses.append(loss.detach())
+        torch.testing.assert_close(losses[1], losses[0], rtol=1e-10, atol=1e-12)
+    for (name, ours), theirs in zip(captured.named_parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-8, atol=1e-10, msg=name)
+    buffers = dict(plain.named_buffers())
+    assert any("running_var" in name for name in buffers)
+    for name, ours in captured.named_buffers():
+        torch.testing.assert_close(ours, buffers[name], rtol=1e-10, atol=1e-12, msg=name)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 999), size=st.integers(1, 6), nodes=st.integers(2, 40), edges=st.integers(0, 40))
+def test_a_slot_holds_its_batch_or_says_that_there_was_no_room(seed, size, nodes, edges):
+    graphs = random_graphs(11, seed)
+    padded = pad_batches(graphs, size, nodes, edges)
+    batches = list(graphs.batches(size))
+    assert len(padded) == len(batches)
+    for number, batch in enumerate(batches):
+        room = batch.num_nodes < nodes and batch.num_edges <= edges and len(batch) == size
+        assert padded.fits[number] == room
+        plain = padded.plain(number)
+        assert torch.equal(plain.x, batch.x)
+        assert torch.equal(plain.edge_index, batch.edge_index)
+        if not room:
+            continue
+        slot = filled(padded, number)
+        n, m = batch.num_nodes, batch.num_edges
+        assert (slot.num_nodes, slot.num_edges, slot.num_graphs) == (nodes, edges, size)
+        assert slot.node_mask.tolist() == [True] * n + [False] * (nodes - n)
+        for name in ("x", "batch"):
+            assert torch.equal(getattr(slot, name)[:n], getattr(batch, name)), name
+        for name in ("y", "env", "index", "ptr"):
+            assert torch.equal(getattr(slot, name), getattr(batch, name)), name
+        assert torch.equal(slot.edge_index[:, :m], batch.edge_index)
+        assert (slot.batch[n:] == size).all()
+        assert (slot.edge_index[:, m:] == nodes - 1).all()
