@@ -47,8 +47,9 @@ def fit(
     options of the method (`penalty=100`), of the network (`hidden=64`) and of training (`epochs=50`, `lr=1e-2`); the
     data set's preset fills in the rest and an unknown name is an error. `network` brings a featurizer of your own.
     """
-    dataset = data if isinstance(data, Dataset) else load(data)
-    plan = Plan.make(method, dataset.check(), settings, own_network=isinstance(network, nn.Module))
+    dataset = (data if isinstance(data, Dataset) else load(data)).check()
+    plan = Plan.make(method, dataset, settings, own_network=isinstance(network, nn.Module))
+    dataset = plan.make_method.arrange(dataset, seed)
     torch.manual_seed(seed)
     built = method if isinstance(method, Method) else plan.build(network)
     trainer = Trainer(

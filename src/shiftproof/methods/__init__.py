@@ -3,15 +3,47 @@
 >>> import shiftproof as sp
 >>> run = sp.fit("vrex", sp.load("colored-digits"), penalty=100.0, epochs=50)   # doctest: +SKIP
 
-`erm` is plain training; `irm`, `vrex`, `irmx`, `ib-irm` and `groupdro` use environments (the data set's own, or a
-random partition); `eiil` infers them. `Method` is the class to derive your own from.
+`erm` is plain training and `oracle` the same where the data do not move; `irm`, `vrex`, `irmx`, `ib-irm` and `groupdro`
+use environments (the data set's own, or a random partition); `eiil` infers them; `cnc` contrasts a plain model's
+mistakes. On graphs, `ciga-v1` and `ciga-v2` find the invariant subgraph, `xgnn`, `dir`, `gib` and `asap` find
+one by other means. `Method` is the class to derive your own from.
 """
 
+from shiftproof.methods.asap import ASAP
 from shiftproof.methods.base import DataShape, Method, Network
+from shiftproof.methods.ciga import CIGA, XGNN, CIGAv1, CIGAv2
+from shiftproof.methods.cnc import CNC
+from shiftproof.methods.dir import DIR
 from shiftproof.methods.eiil import EIIL
 from shiftproof.methods.erm import ERM
+from shiftproof.methods.explanation import Explanation
+from shiftproof.methods.gib import GIB
 from shiftproof.methods.groupdro import GroupDRO
+from shiftproof.methods.interpretable import InterpretableMethod
 from shiftproof.methods.irm import IBIRM, IRM, IRMX
+from shiftproof.methods.oracle import Oracle
 from shiftproof.methods.vrex import VREx
 
-__all__ = ["EIIL", "ERM", "IBIRM", "IRM", "IRMX", "DataShape", "GroupDRO", "Method", "Network", "VREx"]
+__all__ = [
+    "ASAP",
+    "CIGA",
+    "CNC",
+    "DIR",
+    "EIIL",
+    "ERM",
+    "GIB",
+    "IBIRM",
+    "IRM",
+    "IRMX",
+    "XGNN",
+    "CIGAv1",
+    "CIGAv2",
+    "DataShape",
+    "Explanation",
+    "GroupDRO",
+    "InterpretableMethod",
+    "Method",
+    "Network",
+    "Oracle",
+    "VREx",
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -15,6 +16,7 @@ from shiftproof.data.graphs import GraphBatch, GraphSet
 from shiftproof.errors import ShiftproofError
 from shiftproof.nn import GNNEncoder, GraphFeaturizer, MLPFeaturizer, SmallCNN
 from shiftproof.nn import head as make_head
+from shiftproof.registry import register
 
 if TYPE_CHECKING:
     from shiftproof.methods.erm import ERM
@@ -118,6 +120,7 @@ class Method(nn.Module):
     """
 
     weights: dict[str, float]
+    selection_floor: float | None = None  # an epoch is kept only if the metric exceeds this, where it is set
 
     def __init__(self, shape: DataShape) -> None:
         super().__init__()
@@ -135,6 +138,11 @@ class Method(nn.Module):
     def prepare(self, dataset: Dataset, trainer: Trains) -> None:
         """Stage 0, before training: fit an assistant, infer environments. Nothing by default."""
 
+    @classmethod
+    def arrange(cls, dataset: Dataset, seed: int) -> Dataset:
+        """The data this method is trained and judged on: the data set itself, unless a method says otherwise."""
+        return dataset
+
     def start_epoch(self, epoch: int) -> None:
         """Told the number of each epoch before it begins, for terms that follow a schedule."""
 
@@ -142,6 +150,21 @@ class Method(nn.Module):
         """The parameters of the last layer, for balances that compare gradients there."""
         head = getattr(self, "head", None)
         return list(head.parameters()) if isinstance(head, nn.Module) else list(self.parameters())
+
+
+def variant(base: type[Method], name: str, summary: str, **defaults: Any) -> type[Method]:
+    """Register a method under another name with other defaults; every option of the base stays settable."""
+    signature = inspect.signature(base.__init__)
+    changed = [p.replace(default=defaults.get(n, p.default)) for n, p in signature.parameters.items()]
+
+    def __init__(self: Method, shape: DataShape, **options: Any) -> None:
+        base.__init__(self, shape, **{**defaults, **options})
+
+    __init__.__signature__ = signature.replace(parameters=changed)  # type: ignore[attr-defined]
+    title = "".join(part.capitalize() for part in name.split("-"))
+    body = {"__init__": __init__, "__doc__": summary, "__module__": base.__module__, "__qualname__": title}
+    made = type(title, (base,), body)
+    return register(name, "methods", tags=("graphs",))(made)
 
 
 def width_of(featurizer: nn.Module) -> int:
@@ -160,4 +183,4 @@ def reference_model(shape: DataShape, network: Network | nn.Module | None) -> ER
     return ERM(shape, network=network)
 
 
-__all__ = ["Batch", "DataShape", "Method", "Network", "Trains", "make_head", "reference_model", "width_of"]
+__all__ = ["Batch", "DataShape", "Method", "Network", "Trains", "make_head", "reference_model", "variant", "width_of"]

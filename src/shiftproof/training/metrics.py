@@ -12,8 +12,10 @@ import torch
 from torch import Tensor
 
 from shiftproof.data.dataset import Dataset, Split, Task
+from shiftproof.data.graphs import GraphSet
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.base import Method
+from shiftproof.nn import segment_rank, segment_sum
 from shiftproof.objectives import sample_losses
 
 EVALUATION_BATCH = 2048
@@ -186,8 +188,12 @@ def predict(method: Method, split: Split, *, batch_size: int = EVALUATION_BATCH)
     return Predictions(logits.float().cpu(), labels.cpu(), env, method.shape.task)
 
 
-def all_measures(p: Predictions, dataset: Dataset, split: str) -> dict[str, Any]:
-    """Every measure that fits the task, for the split and inside each of its environments."""
+def all_measures(method: Method, samples: Split, dataset: Dataset, split: str) -> dict[str, Any]:
+    """Every measure that fits the task, for a split and inside each of its environments.
+
+    A method that explains itself is also held against the ground truth of the split's edges, where that is known.
+    """
+    p = predict(method, samples)
     values: dict[str, Any] = {"samples": len(p.y)}
     values |= {name: _jsonable(MEASURES[name](p)) for name in _FITTING[p.task]}
     if p.env is not None:
@@ -198,7 +204,33 @@ def all_measures(p: Predictions, dataset: Dataset, split: str) -> dict[str, Any]
             (names[e] if e < len(names) else str(e)): _one_environment(p.of(p.env == e))
             for e in numbers[:MOST_ENVIRONMENTS_LISTED]
         }
+    if isinstance(samples, GraphSet) and samples.edge_truth is not None and hasattr(method, "explain"):
+        values |= explanation_measures(method, samples)
     return values
+
+
+def explanation_measures(method: Any, graphs: GraphSet) -> dict[str, float | None]:
+    """How well edge scores find the true edges.
+
+    `edge_auc`: ROC-AUC over all edges together; `edge_precision`: the share of true edges among each graph's best,
+    as many as it has true ones, averaged over graphs that have any.
+    """
+    scores, truths, shares, counted = [], [], 0.0, 0
+    for batch in graphs.batches(EVALUATION_BATCH):
+        edge_scores = method.explain(batch).edge_scores
+        if edge_scores is None:
+            return {}
+        truth, owner = batch.edge_truth.to(edge_scores.dtype), batch.edge_batch
+        rank = segment_rank(edge_scores, owner, batch.num_graphs)
+        wanted = segment_sum(truth, owner, batch.num_graphs)
+        hits = segment_sum(truth * (rank < wanted[owner]), owner, batch.num_graphs)
+        with_truth = wanted > 0
+        shares += float((hits[with_truth] / wanted[with_truth]).sum())
+        counted += int(with_truth.sum())
+        scores.append(edge_scores.cpu())
+        truths.append(truth.cpu())
+    auc = _column_auc(torch.cat(scores).numpy(), torch.cat(truths).numpy())
+    return {"edge_auc": _jsonable(auc), "edge_precision": shares / counted if counted else None}
 
 
 def _one_environment(p: Predictions) -> dict[str, Any]:

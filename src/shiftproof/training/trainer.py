@@ -105,7 +105,7 @@ class _Loop:
         self.folder = None if trainer.out is None else Path(trainer.out)
         self.config = self._config(config)
         self.epoch = self.step = self.bad = 0
-        self.best_epoch, self.best_value = -1, math.nan
+        self.best_epoch, self.best_value = -1, math.nan if method.selection_floor is None else method.selection_floor
         self.best: dict[str, Tensor] = {}
         self.history: list[dict[str, Any]] = []
         self.pending: list[tuple[int, int, Tensor]] = []
@@ -212,7 +212,7 @@ class _Loop:
             return ""
         value = record[judge][self.metric]
         value = math.nan if value is None else value
-        nothing_yet = self.best_epoch < 0 or (math.isnan(self.best_value) and not math.isnan(value))
+        nothing_yet = math.isnan(self.best_value) and (self.best_epoch < 0 or not math.isnan(value))
         if nothing_yet or better(self.metric, value, self.best_value):
             self.best_epoch, self.best_value, self.bad = self.epoch, value, 0
             self.best = {name: tensor.detach().clone() for name, tensor in self.method.state_dict().items()}
@@ -224,12 +224,16 @@ class _Loop:
 
     def _conclude(self) -> Run:
         self._look()
+        floor = self.method.selection_floor
+        unbeaten = floor is not None and self.selection != "last" and not self.best
         if self.best:
             self.method.load_state_dict(self.best)
         else:
             self.best_epoch = self.epoch - 1
         self.method.eval()
-        metrics = {n: all_measures(predict(self.method, s), self.dataset, n) for n, s in self.data.splits.items()}
+        metrics = {n: all_measures(self.method, s, self.dataset, n) for n, s in self.data.splits.items()}
+        if unbeaten:  # spec ciga D12: the released code then reports its starting value
+            metrics = {name: {**values, self.metric: floor} for name, values in metrics.items()}
         timing = {"seconds": self.seconds, "training_epoch_seconds": statistics.median(self.epoch_seconds or [0.0])}
         selection = {"oracle": "oracle: the test split chose the epoch"}.get(self.selection, self.selection)
         run = Run(self.method, self.config, metrics, self.history, self.best_epoch, selection, timing)
