@@ -13,6 +13,7 @@ from typing import Any
 
 from shiftproof.bench import Job, rows_of, run_jobs
 from shiftproof.report import write_report
+from shiftproof.training.run import METRICS
 
 DATA = "colored-digits:copies=20"  # every image in twenty colourings: with one, a network learns the noise by heart
 GRAY = f"{DATA},flips=(0.5,0.5)"  # the colour says nothing, so nothing can be lost to it
@@ -64,6 +65,8 @@ def run_demo(
         for seed in range(seeds)
     ]
     jobs += [_job(GRAY, "erm", seed, out / "runs" / "without-colour", {**COMMON, **changed}) for seed in range(seeds)]
+    if all((job.out / METRICS).exists() for job in jobs):
+        workers = 1  # reading runs is quicker than starting processes
     for _ in run_jobs(jobs, workers=workers, style="none" if quiet else "auto"):
         pass
     # every seed draws its own data, and all of them make one row

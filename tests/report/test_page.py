@@ -15,6 +15,7 @@ from shiftproof.report.records import find_runs
 from shiftproof.report.rows import make_rows
 
 DATA = "two-bit:per_env=200"
+NAMED = "two-bit:alpha=0.1,betas=(0.11, 0.4),per_env=200"  # as a run records it, less the seed
 QUICK = {"epochs": 3, "batch_size": None, "widths": (4,)}
 VOID = {"meta", "link", "br", "hr", "img", "input", "path", "use"}
 
@@ -190,14 +191,14 @@ def test_rows_differ_by_their_settings_and_say_which(trained: Path, runs: Path) 
     sp.fit("vrex", DATA, seed=0, out=runs / "more" / "0", penalty=99.0, **QUICK)
     rows = make_rows(find_runs(runs)[0])
     assert {row.label for row in rows} == {"erm", "irm", "vrex (penalty=10)", "vrex (penalty=99)"}
-    assert {row.data for row in rows} == {DATA}
+    assert {row.data for row in rows} == {NAMED}
 
 
 def test_data_that_follow_the_seed_make_one_row(tmp_path: Path) -> None:
     for seed in (0, 1):
         sp.fit("erm", f"{DATA},seed={seed}", seed=seed, out=tmp_path / str(seed), **QUICK)
     (row,) = make_rows(find_runs(tmp_path)[0])
-    assert row.data == DATA
+    assert row.data == NAMED
     assert row.data_seeds == ("0", "1")
 
 
@@ -220,6 +221,8 @@ def test_a_published_figure_stands_beside_the_published_settings_only(runs: Path
             training=training,
             options={},
         )
-    rows = {row.settings["epochs"]: row for row in make_rows(find_runs(runs)[0]) if row.data == "cmnist"}
+    rows = {
+        row.settings["epochs"]: row for row in make_rows(find_runs(runs)[0]) if row.data == "cmnist:variant=standard"
+    }
     assert rows[501].published == {"mean": 0.171, "std": 0.009}
     assert rows[5].published is None

@@ -15,7 +15,7 @@ from shiftproof.report.rows import Row
 # Okabe and Ito's colours, told apart with every common kind of colour blindness; yellow is left out (pale on white)
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c")
 _INK, _FAINT = "#010203", "#040506"  # stand for the page's own colours, which CSS decides
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "font.family": ["sans-serif"],
     "font.size": 9.5,
@@ -114,6 +114,7 @@ def _panels(rows: Sequence[Row], panels: list[list[tuple[str, Any, list[Curve]]]
                     axes.plot(*_thin(*_mean(curves)), color=colour, linewidth=2, linestyle=stroke, label=split)
             axes.set_title(row.label if len(row.label) < 34 else f"{row.label[:32]}…", fontsize=9.5, loc="left")
             axes.tick_params(length=0)
+            axes.xaxis.get_major_locator().set_params(integer=True)
             if number // columns == lines - 1 or number + columns >= len(rows):
                 axes.set_xlabel("epoch")
                 axes.tick_params(labelbottom=True)

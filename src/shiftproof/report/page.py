@@ -11,7 +11,7 @@ from typing import Any
 from shiftproof.errors import ShiftproofError
 from shiftproof.report import figures, words
 from shiftproof.report.records import find_runs
-from shiftproof.report.rows import Row, differing, make_rows, shown
+from shiftproof.report.rows import Row, differing, make_rows, shown, worth_showing
 from shiftproof.training.checkpoint import write_atomic
 
 TEMPLATE = "page.html.j2"
@@ -77,7 +77,8 @@ def _overview(rows: Sequence[Row]) -> dict[str, Any]:
     best = {id(order[0]) for order in _orders(rows) if len(order) > 1}
     return {
         "splits": splits,
-        "several_metrics": len({row.metric for row in rows}) > 1,
+        "mixed": len({(row.data, row.metric) for row in rows}) > len({row.data for row in rows}),
+        "same_metric": len({row.metric for row in rows}) == 1,
         "metric": words.metric_name(rows[0].metric, str(rows[0].runs[0].config["task"])),
         "published": any(row.published for row in rows),
         "rows": [
@@ -192,8 +193,9 @@ def _shaded(value: float | None, chance: float | None, metric: str) -> dict[str,
 
 def _settings(rows: Sequence[Row]) -> dict[str, Any]:
     """Settings that are not the same in all rows, and those that are."""
-    names = differing([row.settings for row in rows])
-    everywhere = {name: value for name, value in rows[0].settings.items() if name not in names and name != "track"}
+    names = worth_showing(rows)
+    unequal = {*differing([row.settings for row in rows]), "track"}
+    everywhere = {name: value for name, value in rows[0].settings.items() if name not in unequal}
     return {
         "names": names,
         "lines": [[shown(row.settings[n]) if n in row.settings else "–" for n in names] for row in rows],
@@ -206,13 +208,12 @@ def _origin(row: Row) -> dict[str, Any]:
     seconds = [float(run.timing.get("seconds", 0.0)) for run in row.runs]
     epoch = [float(run.timing.get("training_epoch_seconds", 0.0)) for run in row.runs]
     drawn = [seed for seed in row.data_seeds if seed]
-    follows = len(drawn) > 1 or (bool(drawn) and drawn == [str(seed) for seed in dict.fromkeys(row.seeds)])
     epochs = sorted(run.selected_epoch + 1 for run in row.runs)
     return {
         "data": row.data,
         "label": row.label,
         "seeds": ", ".join(map(str, row.seeds)),
-        "drawn": "not seeded" if not drawn else ("as the run" if follows else drawn[0]),
+        "drawn": "not seeded" if not drawn else ("as the run" if len(drawn) > 1 else drawn[0]),
         "epochs": str(epochs[0]) if epochs[0] == epochs[-1] else f"{epochs[0]} to {epochs[-1]}",
         "seconds": f"{sum(seconds) / len(seconds):.1f}",
         "epoch": f"{1000 * sum(epoch) / len(epoch):.1f}",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from shiftproof.bench.published import published
 from shiftproof.bench.table import summarise
+from shiftproof.errors import ShiftproofError
 from shiftproof.presets import PRESETS
 from shiftproof.registry import datasets, fitting_options, methods, parse_name
 from shiftproof.report.records import Record
@@ -17,6 +18,7 @@ from shiftproof.training.metrics import LOWER_IS_BETTER
 
 _ONLY_GRAPHS = ("conv", "layers", "hidden", "readout", "dropout", "virtual_node", "style")
 _ONLY_TENSORS = ("featurizer", "widths")
+_NO_DEFAULT = object()
 _DECIDES_NOTHING = ("track",)  # what is watched during training does not move its result
 
 
@@ -120,8 +122,7 @@ def make_rows(records: Sequence[Record]) -> list[Row]:
         settings = everything[runs[0].folder]
         variant = {key: settings.get(key) for key in differing(families[where, method])}
         seeds = tuple(dict.fromkeys(data_seeds[run.folder] for run in runs))
-        figure = published(where, method, str(runs[0].config["metric"])) if _as_published(runs[0].config) else None
-        rows.append(Row(where, method, variant, settings, tuple(runs), seeds, figure))
+        rows.append(Row(where, method, variant, settings, tuple(runs), seeds, _figure(runs[0])))
     order = {where: number for number, where in enumerate(dict.fromkeys(row.data for row in rows))}
     return sorted(rows, key=lambda row: order[row.data])
 
@@ -132,9 +133,21 @@ def differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     return [name for name in names if len({json.dumps(some.get(name), default=str) for some in settings}) > 1]
 
 
+def worth_showing(rows: Sequence[Row]) -> list[str]:
+    """The settings that tell rows apart; a method's own option is one of them only where somebody set it."""
+    names = []
+    for name in differing([row.settings for row in rows]):
+        holders = [row for row in rows if name in row.settings]
+        defaults = [_defaults(row.method).get(name, _NO_DEFAULT) for row in holders]
+        unset = all(row.settings[name] == default for row, default in zip(holders, defaults, strict=True))
+        if not unset or len({json.dumps(row.settings[name], default=str) for row in holders}) > 1:
+            names.append(name)
+    return names
+
+
 def all_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """Every setting of a run by name, defaults included, less those that its kind of data has no use for."""
-    found = _defaults(str(config["method"])) if not config.get("own_method") else {}
+    found = dict(_defaults(str(config["method"]))) if not config.get("own_method") else {}
     for part in ("options", "network", "training"):
         found |= config.get(part) or {}
     found["epoch chosen by"] = config.get("selection")
@@ -146,6 +159,7 @@ def all_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
 
 
+@lru_cache
 def _defaults(method: str) -> dict[str, Any]:
     from shiftproof.api import accepted_settings
 
@@ -154,6 +168,14 @@ def _defaults(method: str) -> dict[str, Any]:
     accepted = accepted_settings(methods[method].make)
     wanted = {**accepted["method"], **accepted["weighting"]}
     return {name: parameter.default for name, parameter in wanted.items() if name != "weights"}
+
+
+def _figure(run: Record) -> Mapping[str, float] | None:
+    """The printed figure that may stand beside a run."""
+    if not _as_published(run.config):
+        return None
+    data, _ = _without_seed(str(run.config["data"]))
+    return _published(data, str(run.config["method"]), str(run.config["metric"]))
 
 
 def _as_published(config: Mapping[str, Any]) -> bool:
@@ -176,7 +198,7 @@ def _as_published(config: Mapping[str, Any]) -> bool:
 
 
 def _data_labels(records: Sequence[Record]) -> tuple[dict[str, str], dict[str, str]]:
-    """For each run the data it stands under, less default options and the seed, and the seed its data were drawn with.
+    """For each run the data it stands under, less the seed, and the seed its data were drawn with.
 
     Data drawn with different seeds belong together where every run draws its own, and are different data otherwise.
     """
@@ -203,19 +225,25 @@ def _without_seed(spec: str) -> tuple[str, str]:
     """`"colored-digits:seed=3,copies=20"` as `"colored-digits:copies=20"` and `"3"`."""
     try:
         name, options = parse_name(spec)
-    except ValueError:
+    except ShiftproofError:
         return spec, ""
     if name not in datasets:
         return spec, ""
     seed = options.pop("seed", "")
+    return _spec(name, options), seed
+
+
+def _published(data: str, method: str, metric: str) -> Mapping[str, float] | None:
+    """The printed figure for the data as they are named, or without the options that have their default."""
+    name, options = parse_name(data) if data.partition(":")[0] in datasets else (data, {})
+    if name not in datasets:
+        return None
     accepted = datasets[name].options
-    kept = []
-    for key, text in options.items():
-        default = accepted[key].default if key in accepted else inspect.Parameter.empty
-        try:
-            value = fitting_options({key: text}, accepted, name)[key]
-        except ValueError:
-            value = text
-        if value != default:
-            kept.append(f"{key}={text}")
-    return (f"{name}:{','.join(kept)}" if kept else name), seed
+    chosen = fitting_options(options, accepted, name)
+    unusual = {key: text for key, text in options.items() if chosen[key] != accepted[key].default}
+    return published(data, method, metric) or published(_spec(name, unusual), method, metric)
+
+
+def _spec(name: str, options: Mapping[str, str]) -> str:
+    listed = ",".join(f"{key}={text}" for key, text in options.items())
+    return f"{name}:{listed}" if listed else name

@@ -68,11 +68,12 @@ def conclusion(rows: Sequence[Row]) -> str:
     if len(order) == 1:
         said = [f"{best.label} scores {spread(score)} on test ({name}, {over}){_after(best)}."]
     else:
-        said = [
-            f"Where the data moved, {best.label} scores best: {spread(score)} on test ({name}, {over}){_after(best)}."
-        ]
         alike = [row.label for row in order[1:] if _within_one_deviation(best, row)]
-        if alike:
+        opening = f"Where the data moved, {best.label} scores best"
+        if len(alike) == len(order) - 1:
+            opening = f"No row stands out: all are within one standard deviation of the best mean, that of {best.label}"
+        said = [f"{opening}: {spread(score)} on test ({name}, {over}){_after(best)}."]
+        if alike and len(alike) < len(order) - 1:
             said.append(f"{_listed(alike)} {'is' if len(alike) == 1 else 'are'} within one standard deviation of it.")
     worst = max(order, key=lambda row: (row.drop() or {}).get("mean") or float("-inf"))
     fall = (worst.drop() or {}).get("mean")
@@ -116,16 +117,16 @@ def _listed(names: Sequence[str]) -> str:
 def warnings(rows: Sequence[Row]) -> list[tuple[str, str]]:
     """What a reader must know before believing the table, each as a heading and a sentence."""
     found = []
-    oracle = [_where(row, rows) for row in rows if row.is_oracle]
+    oracle = [row for row in rows if row.is_oracle]
     if oracle:
         text = "The test split itself chose the epoch, so these test scores are too good: "
-        found.append(("Oracle selection.", f"{text}{_listed(oracle)}."))
+        found.append(("Oracle selection.", f"{text}{_named(oracle, rows)}."))
     for source, names in _by_provenance(rows).items():
         if "stand-in" in source.lower():
             found.append(("Stand-in data.", f"{_listed(names)}: {source}."))
-    repeated = [_where(row, rows) for row in rows if len(set(row.seeds)) < len(row.seeds)]
+    repeated = [row for row in rows if len(set(row.seeds)) < len(row.seeds)]
     if repeated:
-        found.append(("Repeated seeds.", f"The same seed counts more than once in {_listed(repeated)}."))
+        found.append(("Repeated seeds.", f"The same seed counts more than once in {_named(repeated, rows)}."))
     counts = {len(row.runs) for row in rows}
     if counts == {1}:
         found.append(("One seed.", "Every row is a single run; how much it would vary is not known."))
@@ -134,8 +135,15 @@ def warnings(rows: Sequence[Row]) -> list[tuple[str, str]]:
     return found
 
 
-def _where(row: Row, rows: Sequence[Row]) -> str:
-    return row.label if len({other.data for other in rows}) == 1 else f"{row.label} on {row.data}"
+def _named(some: Sequence[Row], rows: Sequence[Row]) -> str:
+    """A few rows out of all, by name; data set by data set where there are several."""
+    if len(some) == len(rows) > 1:
+        return "all rows"
+    labels: dict[str, list[str]] = {}
+    for row in some:
+        labels.setdefault(row.data, []).append(row.label)
+    several = len({row.data for row in rows}) > 1
+    return "; ".join(_listed(names) + (f" on {data}" if several else "") for data, names in labels.items())
 
 
 def _by_provenance(rows: Sequence[Row]) -> dict[str, list[str]]:
