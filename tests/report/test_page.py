@@ -11,8 +11,9 @@ import pytest
 import shiftproof as sp
 from shiftproof.errors import ShiftproofError
 from shiftproof.report import write_report
-from shiftproof.report.records import find_runs
-from shiftproof.report.rows import make_rows
+from shiftproof.report.records import Record, find_runs
+from shiftproof.report.rows import Row, make_rows
+from shiftproof.report.words import conclusion
 
 DATA = "two-bit:per_env=200"
 NAMED = "two-bit:alpha=0.1,betas=(0.11, 0.4),per_env=200"  # as a run records it, less the seed
@@ -226,3 +227,32 @@ def test_a_published_figure_stands_beside_the_published_settings_only(runs: Path
     }
     assert rows[501].published == {"mean": 0.171, "std": 0.009}
     assert rows[5].published is None
+
+
+def row_of(label: str, values: list[float], metric: str = "accuracy") -> Row:
+    """A row with these test scores and a val score of 0.8."""
+    config = {"metric": metric, "task": "binary", "num_classes": 2, "selection": "last"}
+    runs = [
+        Record(str(n), {**config, "seed": n}, {"val": {metric: 0.8}, "test": {metric: value}}, [], {}, "last", 0)
+        for n, value in enumerate(values)
+    ]
+    return Row("data", label, {}, {}, tuple(runs), (), None)
+
+
+def test_the_summary_does_not_rank_what_the_spread_does_not_tell_apart() -> None:
+    best, near = row_of("best", [0.69, 0.73]), row_of("near", [0.68, 0.72])
+    said = conclusion([row_of("far", [0.1, 0.12]), best, near])
+    assert "best has the best mean: 0.710 ± 0.028" in said
+    assert "near is within one standard deviation of it" in said
+    assert "far falls furthest" in said
+    assert "below what guessing gives (0.500)" in said
+    assert "No row stands out" in conclusion([best, near])
+    assert "no order of the methods can be read off" in conclusion([row_of("a", [0.7]), row_of("b", [0.6])])
+
+
+def test_the_summary_of_errors_takes_the_lowest_for_the_best() -> None:
+    rows = [row_of("high", [0.9, 0.91], "mse"), row_of("low", [0.1, 0.11], "mse")]
+    assert "low has the best mean" in conclusion(rows)
+    drop = rows[0].drop()
+    assert drop is not None
+    assert drop["mean"] == pytest.approx(0.105)

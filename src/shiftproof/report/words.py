@@ -69,7 +69,7 @@ def conclusion(rows: Sequence[Row]) -> str:
         said = [f"{best.label} scores {spread(score)} on test ({name}, {over}){_after(best)}."]
     else:
         alike = [row.label for row in order[1:] if _within_one_deviation(best, row)]
-        opening = f"Where the data moved, {best.label} scores best"
+        opening = f"Where the data moved, {best.label} has the best mean"
         if len(alike) == len(order) - 1:
             opening = f"No row stands out: all are within one standard deviation of the best mean, that of {best.label}"
         said = [f"{opening}: {spread(score)} on test ({name}, {over}){_after(best)}."]
