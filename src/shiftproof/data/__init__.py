@@ -5,6 +5,7 @@
 - generated graphs: `spmotif` (struc, mixed, gsat), `two_piece`, `ba2motifs`, all built on `motifs`
 - generated vectors: `two_bit` (and its exact law `TwoBit`), `two_patch`, `extrapolation`
 - coloured images: `colored` (colored-digits needs nothing, cmnist the MNIST files)
+- molecules: `molecule_graphs` (SMILES, needs RDKit) and the `drugood` files
 - files: `read_tu` for the TU collection, `read_idx` for MNIST; `find` knows where files are looked for
 
     >>> from shiftproof.data import load
@@ -18,6 +19,7 @@ Importing this package registers every data set under its name.
 from shiftproof.data import (  # noqa: F401
     ba2motifs,
     colored,
+    drugood,
     extrapolation,
     spmotif,
     tu,
@@ -30,6 +32,7 @@ from shiftproof.data.domains import DomainBatch, DomainSet
 from shiftproof.data.graphs import GraphBatch, GraphSet
 from shiftproof.data.idx import read_idx
 from shiftproof.data.loading import load
+from shiftproof.data.molecules import molecule_graphs, scaffold_of
 from shiftproof.data.sources import find
 from shiftproof.data.storage import load_dataset, save_dataset
 from shiftproof.data.tu import read_tu
@@ -45,7 +48,9 @@ __all__ = [
     "find",
     "load",
     "load_dataset",
+    "molecule_graphs",
     "read_idx",
     "read_tu",
     "save_dataset",
+    "scaffold_of",
 ]

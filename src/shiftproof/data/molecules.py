@@ -1,0 +1,184 @@
+"""Molecules as graphs: SMILES in, packed atoms and bonds out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from shiftproof.data.graphs import GraphSet
+from shiftproof.errors import ShiftproofError, optional, unknown
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """What is read off an atom and a bond.
+
+    Both readers give whole numbers, one for each entry of the widths: width 1 stores the number itself, a larger width
+    its one-hot code, all zero where the number is outside.
+    """
+
+    read_atom: Callable[[Any], tuple[int, ...]]
+    read_bond: Callable[[Any], tuple[int, ...]]
+    atom_widths: tuple[int, ...]
+    bond_widths: tuple[int, ...]
+
+
+def molecule_graphs(
+    smiles: Sequence[str], scheme: Literal["drugood"] = "drugood", *, skip_bad: bool = False, where: str = "SMILES"
+) -> GraphSet:
+    """One graph a SMILES: atom features `x`, every bond in both directions with its features `edge_attr`, no labels.
+
+    The scheme "drugood" has 39 atom and 10 bond features. A SMILES that cannot be parsed or has no bond is an error
+    that names its row (from 0); with `skip_bad` it is left out, and `index` of the graphs, which holds the row of each,
+    lacks its row. SMILES that occur several times are read once.
+    """
+    known = schemes()
+    if scheme not in known:
+        raise unknown("scheme of molecule features", scheme, known)
+    first_rows: dict[str, int] = {}
+    for row, text in enumerate(smiles):
+        first_rows.setdefault(text, row)
+    pack = _Pack(known[scheme])
+    position: dict[str, int] = {}
+    with _quiet():
+        for text, row in first_rows.items():
+            problem = pack.add(text)
+            if problem is None:
+                position[text] = len(position)
+            elif not skip_bad:
+                raise ShiftproofError(f"{where}: row {row} ({_shown(text)}) {problem}")
+    rows = [row for row, text in enumerate(smiles) if text in position]
+    graphs = pack.graphs()
+    if len(rows) != len(graphs):
+        graphs = graphs[[position[smiles[row]] for row in rows]]
+    graphs.index = torch.tensor(rows, dtype=torch.long)
+    return graphs
+
+
+def scaffold_of(smiles: str, *, chirality: bool = False) -> str:
+    """The SMILES of the Bemis-Murcko scaffold (rings and what links them); empty for a molecule without rings."""
+    murcko = optional("rdkit.Chem.Scaffolds.MurckoScaffold", "molecules", "finding scaffolds")
+    with _quiet():
+        molecule = _chem().MolFromSmiles(smiles) if isinstance(smiles, str) else None
+        if molecule is None:
+            raise ShiftproofError(f"{_shown(smiles)} cannot be parsed as SMILES")
+        return murcko.MurckoScaffoldSmiles(mol=molecule, includeChirality=chirality)
+
+
+@cache
+def schemes() -> dict[str, Scheme]:
+    """The known ways of describing atoms and bonds, by name."""
+    return {"drugood": _drugood()}
+
+
+def _drugood() -> Scheme:
+    """The 39 atom and 10 bond features of DrugOOD (ciga.md 6.7, gala.md 6.5)."""
+    chem = _chem()
+    # B, C, N, O, F, Si, P, S, Cl, As, Se, Br, Te, I, At; anything else is the sixteenth
+    elements = {z: i for i, z in enumerate((5, 6, 7, 8, 9, 14, 15, 16, 17, 33, 34, 35, 52, 53, 85))}
+    other_element = len(elements)
+    kinds = chem.HybridizationType
+    hybridisations = {k: i for i, k in enumerate((kinds.SP, kinds.SP2, kinds.SP3, kinds.SP3D, kinds.SP3D2))}
+    other_hybridisation = len(hybridisations)
+    bonds = chem.BondType
+    bond_types = {b: i for i, b in enumerate((bonds.SINGLE, bonds.DOUBLE, bonds.TRIPLE, bonds.AROMATIC))}
+    stereo = chem.BondStereo
+    stereos = {s: i for i, s in enumerate((stereo.STEREONONE, stereo.STEREOANY, stereo.STEREOZ, stereo.STEREOE))}
+    handed = {"R": 0, "S": 1}
+
+    def read_atom(atom: Any) -> tuple[int, ...]:
+        return (
+            elements.get(atom.GetAtomicNum(), other_element),
+            atom.GetDegree(),
+            atom.GetFormalCharge(),
+            atom.GetNumRadicalElectrons(),
+            hybridisations.get(atom.GetHybridization(), other_hybridisation),
+            atom.GetIsAromatic(),
+            atom.GetNumImplicitHs(),
+            atom.HasProp("_ChiralityPossible"),
+            handed.get(atom.GetProp("_CIPCode"), -1) if atom.HasProp("_CIPCode") else -1,
+        )
+
+    def read_bond(bond: Any) -> tuple[int, ...]:
+        return (
+            bond_types.get(bond.GetBondType(), -1),
+            bond.GetIsConjugated(),
+            bond.IsInRing(),
+            stereos.get(bond.GetStereo(), -1),
+        )
+
+    return Scheme(read_atom, read_bond, atom_widths=(16, 6, 1, 1, 6, 1, 5, 1, 2), bond_widths=(4, 1, 1, 4))
+
+
+class _Pack:
+    """Atoms and bonds of many molecules, one after the other."""
+
+    def __init__(self, scheme: Scheme) -> None:
+        self.scheme, self.chem = scheme, _chem()
+        self.sizes: list[int] = []
+        self.bond_counts: list[int] = []
+        self.atoms: list[tuple[int, ...]] = []
+        self.bonds: list[tuple[int, ...]] = []
+        self.ends: list[tuple[int, int]] = []
+
+    def add(self, smiles: str) -> str | None:
+        """Read one molecule; what is wrong with it, where something is."""
+        molecule = self.chem.MolFromSmiles(smiles) if isinstance(smiles, str) and smiles else None
+        if molecule is None:
+            return "cannot be parsed as SMILES"
+        if molecule.GetNumBonds() == 0:
+            return "has no bond, so it makes no graph"
+        self.sizes.append(molecule.GetNumAtoms())
+        self.bond_counts.append(molecule.GetNumBonds())
+        self.atoms.extend(map(self.scheme.read_atom, molecule.GetAtoms()))
+        for bond in molecule.GetBonds():
+            self.bonds.append(self.scheme.read_bond(bond))
+            self.ends.append((bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()))
+        return None
+
+    def graphs(self) -> GraphSet:
+        one_way = np.array(self.ends, dtype=np.int64).reshape(-1, 2)
+        both_ways = np.stack([one_way, one_way[:, ::-1]], axis=1).reshape(-1, 2).T
+        bonds = encode(self.bonds, self.scheme.bond_widths)
+        return GraphSet.from_parts(
+            torch.tensor(self.sizes, dtype=torch.long),
+            torch.tensor(self.bond_counts, dtype=torch.long) * 2,
+            torch.from_numpy(both_ways.copy()),
+            x=torch.from_numpy(encode(self.atoms, self.scheme.atom_widths)),
+            edge_attr=torch.from_numpy(np.repeat(bonds, 2, axis=0)),
+        )
+
+
+def encode(codes: Sequence[tuple[int, ...]], widths: Sequence[int]) -> np.ndarray:
+    """Rows of whole numbers as features: a number itself where its width is 1, its one-hot code otherwise."""
+    table = np.array(codes, dtype=np.int64).reshape(-1, len(widths))
+    features = np.zeros((len(table), sum(widths)), np.float32)
+    start = 0
+    for column, width in zip(table.T, widths, strict=True):
+        if width == 1:
+            features[:, start] = column
+        else:
+            rows = np.flatnonzero((column >= 0) & (column < width))
+            features[rows, start + column[rows]] = 1
+        start += width
+    return features
+
+
+def _chem() -> ModuleType:
+    return optional("rdkit.Chem", "molecules", "reading SMILES")
+
+
+def _quiet() -> Any:
+    """A context in which RDKit does not write to stderr what the caller is told anyway."""
+    return optional("rdkit.rdBase", "molecules", "reading SMILES").BlockLogs()
+
+
+def _shown(smiles: object) -> str:
+    text = str(smiles)
+    return f"'{text}'" if len(text) <= 60 else f"'{text[:57]}...'"
