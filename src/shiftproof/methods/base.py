@@ -33,6 +33,10 @@ class Trains(Protocol):
         """Train a helper model with this trainer's settings; it is resumed too if the run was killed."""
         ...
 
+    def score(self, logits: Tensor, dataset: Dataset, split: str) -> float:
+        """How good the logits of a split are by the metric of the run; more is better."""
+        ...
+
 
 @dataclass(frozen=True)
 class DataShape:
@@ -137,6 +141,9 @@ class Method(nn.Module):
 
     def prepare(self, dataset: Dataset, trainer: Trains) -> None:
         """Stage 0, before training: fit an assistant, infer environments. Nothing by default."""
+
+    def resize_for(self, tensors: Mapping[str, Tensor]) -> None:
+        """Told the tensors about to be loaded, for methods whose sizes follow the training data. Nothing by default."""
 
     @classmethod
     def arrange(cls, dataset: Dataset, seed: int) -> Dataset:

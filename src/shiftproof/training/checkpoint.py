@@ -15,6 +15,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from shiftproof.errors import ShiftproofError
+from shiftproof.methods.base import Method
 
 FORMAT = "shiftproof-checkpoint-1"
 
@@ -72,7 +73,9 @@ def read_tensors(path: Path, what: str) -> tuple[dict[str, Tensor], dict[str, An
 
 
 def restore(module: torch.nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
-    """Load weights whose names and shapes must fit exactly."""
+    """Load weights whose names and shapes must fit exactly; a method may first take on the sizes it is to load."""
+    if isinstance(module, Method):
+        module.resize_for(tensors)
     expected = module.state_dict()
     missing, foreign = sorted(expected.keys() - tensors.keys()), sorted(tensors.keys() - expected.keys())
     if missing or foreign:
