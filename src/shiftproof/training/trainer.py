@@ -18,7 +18,7 @@ from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.base import DataShape, Method
 from shiftproof.training import checkpoint as files
 from shiftproof.training.balance import Balance, Weighted
-from shiftproof.training.metrics import all_measures, better, measure, predict
+from shiftproof.training.metrics import LOWER_IS_BETTER, Predictions, all_measures, better, measure, predict
 from shiftproof.training.progress import Style, progress
 from shiftproof.training.run import CHECKPOINT, CONFIG, METRICS, Run
 from shiftproof.training.steps import CompiledStepper, EagerStepper, ReplayedStepper, Stepper
@@ -75,6 +75,15 @@ class Trainer:
         folder = None if self.out is None else Path(self.out) / name
         child = replace(self, out=folder, resume=True, epochs=epochs or self.epochs, balance=Weighted())
         child.fit(method, dataset, config={"method": name, "seed": self.seed, "data": dataset.spec, "own_method": True})
+
+    def score(self, logits: Tensor, dataset: Dataset, split: str) -> float:
+        """How good the logits of a split are by the metric of this run; more is better, NaN the worst."""
+        name, samples = self.metric or dataset.metric, dataset[split]
+        env = None if samples.env is None else samples.env.cpu()
+        value = measure(name, Predictions(logits.float().cpu(), samples.y.cpu(), env, dataset.task))
+        if math.isnan(value):
+            return -math.inf
+        return -value if name in LOWER_IS_BETTER else value
 
 
 def pick_device(name: str) -> torch.device:
@@ -141,11 +150,12 @@ class _Loop:
             self.method.to(self.device)
             torch.manual_seed(trainer.seed)
             self._save(optimizer)
-        stepper = self._stepper(optimizer)
+        stepper = None if optimizer is None else self._stepper(optimizer)
+        epochs = 0 if stepper is None else trainer.epochs
         saved = time.monotonic()
         before = self.seconds
-        with progress(self._title(), trainer.epochs, trainer.progress, start=self.epoch) as display:
-            while self.epoch < trainer.epochs and not self.stopped:
+        with progress(self._title(), epochs, trainer.progress, start=self.epoch) as display:
+            while stepper is not None and self.epoch < epochs and not self.stopped:
                 started = time.perf_counter()
                 self._train_epoch(stepper)
                 self.epoch_seconds.append(time.perf_counter() - started)
@@ -156,6 +166,7 @@ class _Loop:
                 if self.folder is not None and time.monotonic() - saved >= trainer.checkpoint_seconds:
                     self._save(optimizer)
                     saved = time.monotonic()
+        self.seconds = before + time.perf_counter() - begun
         return self._conclude()
 
     def _train_epoch(self, stepper: Stepper) -> None:
@@ -242,8 +253,11 @@ class _Loop:
             (self.folder / CHECKPOINT).unlink(missing_ok=True)
         return run
 
-    def _optimizer(self) -> torch.optim.Optimizer:
+    def _optimizer(self) -> torch.optim.Optimizer | None:
+        """The optimiser, or None for a method without trainable parameters: its `prepare` does all the work."""
         trainer, parameters = self.trainer, [p for p in self.method.parameters() if p.requires_grad]
+        if not parameters:
+            return None
         fused = all(p.is_floating_point() for p in parameters)
         capturable = trainer.compile and self.device.type == "cuda"
         if trainer.optimizer == "adam":
@@ -262,7 +276,7 @@ class _Loop:
             kind = ReplayedStepper if self.device.type == "cuda" else CompiledStepper
         return kind(self.method, optimizer, self.trainer.balance)
 
-    def _save(self, optimizer: torch.optim.Optimizer) -> None:
+    def _save(self, optimizer: torch.optim.Optimizer | None) -> None:
         if self.folder is None:
             return
         self._look()
@@ -271,7 +285,8 @@ class _Loop:
             return  # the loss of the next step will say so; the last good checkpoint stays
         tensors = {f"model.{name}": tensor for name, tensor in weights.items()}
         tensors |= {f"best.{name}": tensor for name, tensor in self.best.items()}
-        tensors |= {f"optimizer.{name}": tensor for name, tensor in files.pack_optimizer(optimizer).items()}
+        if optimizer is not None:
+            tensors |= {f"optimizer.{name}": tensor for name, tensor in files.pack_optimizer(optimizer).items()}
         tensors |= {"rng.torch": torch.get_rng_state(), "rng.order": self.order.get_state()}
         if self.device.type == "cuda":
             tensors["rng.cuda"] = torch.cuda.get_rng_state()
@@ -289,7 +304,7 @@ class _Loop:
         }
         files.write_tensors(self.folder / CHECKPOINT, tensors, note)
 
-    def _restore(self, optimizer: torch.optim.Optimizer) -> bool:
+    def _restore(self, optimizer: torch.optim.Optimizer | None) -> bool:
         if self.folder is None or not (self.folder / CHECKPOINT).exists():
             return False
         path = self.folder / CHECKPOINT
@@ -298,7 +313,8 @@ class _Loop:
         try:
             files.restore(self.method, _under("model.", tensors), str(path))
             self.best = {name: tensor.to(self.device) for name, tensor in _under("best.", tensors).items()}
-            files.unpack_optimizer(optimizer, _under("optimizer.", tensors))
+            if optimizer is not None:
+                files.unpack_optimizer(optimizer, _under("optimizer.", tensors))
             torch.set_rng_state(tensors["rng.torch"])
             self.order.set_state(tensors["rng.order"])
             if self.device.type == "cuda" and "rng.cuda" in tensors:
