@@ -31,8 +31,8 @@ _HOMES = {
     "Trainer": "shiftproof.training",
     "Weighted": "shiftproof.training",
 }
-_ROOMS = ("bench", "data", "methods", "nn", "objectives", "report", "training")
-__all__ = ["__version__", *_HOMES]
+_ROOMS = ("bench", "data", "explain", "methods", "nn", "objectives", "report", "training")
+__all__ = ["__version__", "explain", *_HOMES]
 
 if TYPE_CHECKING:
     from shiftproof.api import fit as fit
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from shiftproof.data import GraphSet as GraphSet
     from shiftproof.data.loading import load as load
     from shiftproof.errors import ShiftproofError as ShiftproofError
+    from shiftproof.explain.asking import explain as explain
     from shiftproof.methods import Method as Method
     from shiftproof.methods import Network as Network
     from shiftproof.registry import register as register

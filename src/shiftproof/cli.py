@@ -180,6 +180,28 @@ def predict(
 
 
 @app.command()
+def explain(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of one run.")],
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Folder for the scores and the picture.")],
+    split: Annotated[str, typer.Option(help="Which split of the data.")] = "test",
+    graphs: Annotated[int, typer.Option(min=1, help="How many graphs to draw.")] = 12,
+    as_json: Json = False,
+) -> None:
+    """Write which edges decided, how well they match the ground truth, and a picture."""
+    from shiftproof.explain import write_explanations
+
+    written = write_explanations(run, data, out, split=split, graphs=graphs)
+    if as_json:
+        print(json.dumps(written, indent=1))
+        return
+    for name in ("edge_auc", "edge_precision"):
+        if written.get(name) is not None:
+            print(f"{name} {written[name]:.4f}")
+    print(f"scores of {written['graphs']} graphs in {written['table']}, picture in {written['picture']}")
+
+
+@app.command()
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder with runs in it, at any depth.")],
     out: Annotated[Path | None, typer.Option(help="The HTML file; DIR/report.html by default.")] = None,
