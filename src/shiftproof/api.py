@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, fields
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,10 @@ from torch import Tensor, nn
 from shiftproof.data.dataset import Dataset, Split
 from shiftproof.data.loading import load
 from shiftproof.errors import ShiftproofError, unknown
-from shiftproof.methods.base import DataShape, Method, Network
+from shiftproof.methods.base import DataShape, Method, Network, input_of
 from shiftproof.presets import preset_for
-from shiftproof.registry import fitting_options, methods
+from shiftproof.registry import Entry, fitting_options, methods, options_of, require_choices
 from shiftproof.training.balance import Balance, Weighted
-from shiftproof.training.metrics import predict as predict_split
 from shiftproof.training.progress import Style
 from shiftproof.training.run import Run
 from shiftproof.training.trainer import Trainer
@@ -48,7 +47,9 @@ def fit(
     data set's preset fills in the rest and an unknown name is an error. `network` brings a featurizer of your own.
     """
     dataset = (data if isinstance(data, Dataset) else load(data)).check()
-    plan = Plan.make(method, dataset, settings, own_network=isinstance(network, nn.Module))
+    plan = Plan.make(method, dataset, settings, own_network=network is not None)
+    if isinstance(method, Method) and network is not None:
+        raise ShiftproofError("a method that is built already has its network; leave 'network' out")
     dataset = plan.make_method.arrange(dataset, seed)
     torch.manual_seed(seed)
     built = method if isinstance(method, Method) else plan.build(network)
@@ -69,19 +70,16 @@ def fit(
 def predict(run: Run | str | Path, data: Any, *, split: str = "test") -> Tensor:
     """The logits of a run on new data: a split, a data set (its `split`), or whatever `load` takes."""
     run = run if isinstance(run, Run) else Run.load(run)
-    samples: Split = data if not isinstance(data, (str, Path, Dataset, list, dict)) else _split_of(data, split)
-    shape: DataShape = run.method.shape
-    kind = "graphs" if hasattr(samples, "edge_index") else "tensors"
-    width = (samples.x.shape[1],) if kind == "graphs" else tuple(samples.x.shape[1:])
-    if kind != shape.kind or width != tuple(shape.in_shape):
+    samples = data if isinstance(data, Split) else load(data)[split]
+    shape = run.method.shape
+    kind, in_shape, edge_dim = input_of(samples)
+    if kind != shape.kind or in_shape != shape.in_shape:
         raise ShiftproofError(
-            f"the run was trained on {shape.kind} with features {shape.in_shape}, not {kind} with {width}"
+            f"the run was trained on {shape.kind} with features {shape.in_shape}, not {kind} with {in_shape}"
         )
-    return predict_split(run.method, samples.to(next(run.method.parameters()).device)).logits
-
-
-def _split_of(data: Any, split: str) -> Split:
-    return (data if isinstance(data, Dataset) else load(data))[split]
+    if shape.edge_dim is not None and edge_dim != shape.edge_dim:
+        raise ShiftproofError(f"the run was trained with {shape.edge_dim} edge features, these graphs have {edge_dim}")
+    return run.predict(samples)
 
 
 class Plan:
@@ -105,30 +103,36 @@ class Plan:
         own_network: bool = False,
     ) -> Plan:
         """Sort the preset's settings and the user's; a name nobody knows is an error with the nearest one suggested."""
+        built = isinstance(method, Method)
         if isinstance(method, str):
-            entry = methods[method]
-            name, maker, registered = method, entry.make, True
+            entry, registered = methods[method], True
         else:
             maker = type(method) if isinstance(method, Method) else method
-            name, registered = _registered_name(maker)
-        if "graphs" not in _tags(maker) and dataset.is_graph:
+            entry = next((entry for entry in methods if entry.make is maker), None)
+            registered = entry is not None
+            entry = entry or Entry(maker.__name__, maker)
+        name, maker = entry.name, entry.make
+        if entry.tags and "graphs" not in entry.tags and dataset.is_graph:
             raise ShiftproofError(f"method '{name}' works on plain tensors, and '{dataset.name}' holds graphs")
-        if "tensors" not in _tags(maker) and not dataset.is_graph:
+        if entry.tags and "tensors" not in entry.tags and not dataset.is_graph:
             raise ShiftproofError(f"method '{name}' works on graphs, and '{dataset.name}' holds plain tensors")
-        plan = cls(name, dataset, registered and not isinstance(method, Method))
+        plan = cls(name, dataset, registered and not built)
         plan.make_method = maker
-        accepted = accepted_settings(maker)
-        own = {} if isinstance(method, Method) else accepted["method"]
-        groups = {**accepted, "method": own}
+        groups = accepted_settings(maker)
+        if built:
+            groups["method"] = {}
+        if built or own_network:
+            groups["network"] = {}
         everything = {key: parameter for group in groups.values() for key, parameter in group.items()}
         for key in settings:
             if key not in everything:
                 raise unknown(f"setting of '{name}' on '{dataset.name}'", key, everything)
         preset = {k: v for k, v in preset_for(dataset).settings(name).items() if k in everything}
         chosen = fitting_options({**preset, **settings}, everything, f"'{name}'")
+        require_choices(chosen, everything, f"'{name}'")
         pick = {group: {k: v for k, v in chosen.items() if k in keys} for group, keys in groups.items()}
         plan.options, plan.training, plan.weighting = pick["method"], pick["training"], pick["weighting"]
-        plan.network = None if own_network or isinstance(method, Method) else pick["network"]
+        plan.network = None if own_network or built else pick["network"]
         return plan
 
     def build(self, network: Network | nn.Module | None) -> Method:
@@ -156,38 +160,13 @@ class Plan:
 
 def accepted_settings(maker: Any) -> dict[str, dict[str, inspect.Parameter]]:
     """Every setting a user may give for a method, by whom it concerns."""
-    method = {n: p for n, p in inspect.signature(maker).parameters.items() if p.default is not p.empty}
-    takes_network = "network" in method
+    method = options_of(maker)
     return {
         "method": {n: p for n, p in method.items() if n not in _NOT_SETTINGS},
-        "network": _dataclass_parameters(Network) if takes_network else {},
-        "training": {n: p for n, p in _dataclass_parameters(Trainer).items() if n not in _NOT_SETTINGS},
-        "weighting": {n: p for n, p in inspect.signature(Weighted).parameters.items() if p.default is not p.empty},
+        "network": options_of(Network) if "network" in method else {},
+        "training": {n: p for n, p in options_of(Trainer).items() if n not in _NOT_SETTINGS},
+        "weighting": options_of(Weighted),
     }
-
-
-def _dataclass_parameters(kind: Any) -> dict[str, inspect.Parameter]:
-    made = {}
-    for item in fields(kind):
-        default = None if item.default is MISSING else item.default
-        made[item.name] = inspect.Parameter(
-            item.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=item.type
-        )
-    return made
-
-
-def _registered_name(maker: type) -> tuple[str, bool]:
-    for entry in methods:
-        if entry.make is maker:
-            return entry.name, True
-    return maker.__name__, False
-
-
-def _tags(maker: Any) -> Iterable[str]:
-    for entry in methods:
-        if entry.make is maker:
-            return entry.tags or ("graphs", "tensors")
-    return ("graphs", "tensors")
 
 
 def _lists(values: Mapping[str, Any]) -> dict[str, Any]:

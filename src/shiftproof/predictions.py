@@ -29,7 +29,7 @@ def write_predictions(run: str | Path | Run, data: Any, out: str | Path, *, spli
     for row, index in zip(rows, samples.index.tolist(), strict=True):
         row["index"] = index
     if samples.y is not None:
-        for row, label in zip(rows, samples.y.tolist(), strict=True):
+        for row, label in zip(rows, _known(samples.y.tolist()), strict=True):
             row["label"] = label
     if out.suffix == ".json":
         write_atomic(out, json.dumps(rows, indent=1) + "\n")
@@ -40,6 +40,13 @@ def write_predictions(run: str | Path | Run, data: Any, out: str | Path, *, spli
         writer.writerows(rows)
         write_atomic(out, text.getvalue())
     return {"samples": len(rows), "file": str(out)}
+
+
+def _known(labels: Any) -> Any:
+    """Labels with None in place of NaN, the unknown, which JSON has no word for."""
+    if isinstance(labels, list):
+        return [_known(label) for label in labels]
+    return None if labels != labels else labels
 
 
 def prediction_rows(logits: torch.Tensor, task: str) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from importlib import import_module, metadata
 from importlib.util import find_spec
 from typing import Any
 
-from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.errors import ShiftproofError, nearest, unknown
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,16 @@ class Entry:
     @property
     def options(self) -> dict[str, inspect.Parameter]:
         """The keyword options a user may set, by name."""
-        named = inspect.signature(self.make).parameters
-        return {n: p for n, p in named.items() if p.default is not p.empty and p.kind is not p.VAR_KEYWORD}
+        return options_of(self.make)
+
+
+def options_of(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """The parameters with a default, by name, their annotations resolved where that is possible."""
+    try:
+        named = inspect.signature(make, eval_str=True).parameters
+    except NameError:  # an annotation uses a name that only the type checker imports
+        named = inspect.signature(make).parameters
+    return {n: p for n, p in named.items() if p.default is not p.empty}
 
 
 @dataclass
@@ -113,10 +121,12 @@ def register(name: str, kind: str | None = None, *, tags: tuple[str, ...] = ()) 
 def parse_name(text: str) -> tuple[str, dict[str, str]]:
     """`"spmotif-struc:bias=0.9,seed=1"` as its name and its options, still text."""
     name, _, tail = text.partition(":")
-    return name, parse_options(_OUTER_COMMA.split(tail) if tail else [], where=text)
+    return name, parse_options(split_outside(tail) if tail else [], where=text)
 
 
-_OUTER_COMMA = re.compile(r",(?![^(]*\))")  # the commas of "flips=(0.1,0.2)" belong to the value
+def split_outside(text: str) -> list[str]:
+    """The parts between the commas; those of "(0.1,0.2)" belong to the value."""
+    return re.split(r",(?![^(]*\))", text)
 
 
 def parse_options(pairs: list[str], where: str) -> dict[str, str]:
@@ -142,15 +152,25 @@ def fitting_options(
     return fitted
 
 
+def require_choices(options: Mapping[str, Any], accepted: Mapping[str, inspect.Parameter], owner: str) -> None:
+    """Options whose annotation lists its values have one of them."""
+    for key, value in options.items():
+        choices = choices_of(accepted[key])
+        if isinstance(value, str) and choices and value not in choices and str not in _alternatives(accepted[key]):
+            names = [str(choice) for choice in choices]
+            raise ShiftproofError(
+                f"option '{key}' of {owner} takes {' or '.join(names)}, not '{value}'{nearest(value, names)}"
+            )
+
+
 def _cast(value: Any, parameter: inspect.Parameter, what: str) -> Any:
-    if not isinstance(value, str):
+    if not isinstance(value, str) or value in choices_of(parameter):
         return value
     wanted = _types_of(parameter)
     if str in wanted and value.lower() not in ("none", "null"):
-        numeric = wanted - {str, type(None)}
-        return value if not numeric else _literal_or_text(value)
+        return _literal_or_text(value) if wanted - {str, types.NoneType} else value
     literal = _literal_or_text(value)
-    if not wanted or type(literal) in wanted:
+    if not wanted or (isinstance(literal, tuple(wanted)) and (bool in wanted or not isinstance(literal, bool))):
         return literal
     if isinstance(literal, int) and not isinstance(literal, bool) and float in wanted:
         return float(literal)
@@ -158,37 +178,32 @@ def _cast(value: Any, parameter: inspect.Parameter, what: str) -> Any:
         return int(literal)
     if isinstance(literal, list) and tuple in wanted:
         return tuple(literal)
-    names = " or ".join(sorted("none" if t is type(None) else t.__name__ for t in wanted))
+    names = " or ".join(sorted("none" if t is types.NoneType else t.__name__.lower() for t in wanted))
     raise ShiftproofError(f"{what} takes {names}, not '{value}'")
 
 
 def _types_of(parameter: inspect.Parameter) -> set[type]:
-    """The plain types an option may have, from its annotation (a string under deferred evaluation) and default."""
-    annotation = parameter.annotation
-    if isinstance(annotation, str):
-        try:
-            annotation = eval(annotation, {"__builtins__": {}}, {**_PLAIN, "Literal": typing.Literal})
-        except Exception:
-            annotation = parameter.empty
-    found: set[type] = set()
-    for part in typing.get_args(annotation) if _is_union(annotation) else [annotation]:
-        origin = typing.get_origin(part)
-        if origin is typing.Literal:
-            found |= {type(choice) for choice in typing.get_args(part)}
-        elif part is None or part is type(None):
-            found.add(type(None))
-        elif isinstance(origin or part, type) and part is not parameter.empty:
-            found.add(origin or part)
+    """The plain types an option may have, from its annotation or else from its default."""
+    found: set[type] = {type(choice) for choice in choices_of(parameter)}
+    for part in _alternatives(parameter):
+        origin = typing.get_origin(part) or part
+        if isinstance(origin, type) and part is not parameter.empty:
+            found.add(origin)
     if not found and parameter.default not in (None, parameter.empty):
         found.add(type(parameter.default))
     return found
 
 
-_PLAIN = {t.__name__: t for t in (str, int, float, bool, tuple, list, dict)} | {"None": None}
+def choices_of(parameter: inspect.Parameter) -> tuple[Any, ...]:
+    """The values an option may have, where its annotation lists them."""
+    listed = [part for part in _alternatives(parameter) if typing.get_origin(part) is typing.Literal]
+    return tuple(choice for part in listed for choice in typing.get_args(part))
 
 
-def _is_union(annotation: Any) -> bool:
-    return isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union
+def _alternatives(parameter: inspect.Parameter) -> tuple[Any, ...]:
+    annotation = parameter.annotation
+    union = isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union
+    return typing.get_args(annotation) if union else (annotation,)
 
 
 def _literal_or_text(value: str) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
-from shiftproof.data.dataset import Dataset, Task
+from shiftproof.data.dataset import Dataset, Split, Task
 from shiftproof.data.domains import DomainBatch
 from shiftproof.data.graphs import GraphBatch, GraphSet
 from shiftproof.errors import ShiftproofError
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from shiftproof.methods.erm import ERM
 
 Batch = GraphBatch | DomainBatch
+Kind = Literal["graphs", "tensors"]
 
 
 class Trains(Protocol):
@@ -42,7 +43,7 @@ class Trains(Protocol):
 class DataShape:
     """What a method must know of a data set to build its networks; small enough to be kept with every run."""
 
-    kind: Literal["graphs", "tensors"]
+    kind: Kind
     task: Task
     num_outputs: int
     in_shape: tuple[int, ...]
@@ -53,10 +54,7 @@ class DataShape:
     @classmethod
     def of(cls, dataset: Dataset) -> DataShape:
         train = dataset.train
-        if isinstance(train, GraphSet):
-            kind, in_shape, edge_dim = "graphs", (train.num_features,), train.edge_dim
-        else:
-            kind, in_shape, edge_dim = "tensors", tuple(train.x.shape[1:]), None
+        kind, in_shape, edge_dim = input_of(train)
         return cls(kind, dataset.task, dataset.num_outputs, in_shape, edge_dim, train.num_envs, len(train))
 
     @classmethod
@@ -65,6 +63,13 @@ class DataShape:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def input_of(split: Split) -> tuple[Kind, tuple[int, ...], int | None]:
+    """What a network is fed by a split: its kind, the shape of one row of features, the width of edge features."""
+    if isinstance(split, GraphSet):
+        return "graphs", (split.num_features,), split.edge_dim
+    return "tensors", tuple(split.x.shape[1:]), None
 
 
 @dataclass(frozen=True)
@@ -161,7 +166,7 @@ class Method(nn.Module):
 
 def variant(base: type[Method], name: str, summary: str, **defaults: Any) -> type[Method]:
     """Register a method under another name with other defaults; every option of the base stays settable."""
-    signature = inspect.signature(base.__init__)
+    signature = inspect.signature(base.__init__, eval_str=True)
     changed = [p.replace(default=defaults.get(n, p.default)) for n, p in signature.parameters.items()]
 
     def __init__(self: Method, shape: DataShape, **options: Any) -> None:
@@ -190,4 +195,15 @@ def reference_model(shape: DataShape, network: Network | nn.Module | None) -> ER
     return ERM(shape, network=network)
 
 
-__all__ = ["Batch", "DataShape", "Method", "Network", "Trains", "make_head", "reference_model", "variant", "width_of"]
+__all__ = [
+    "Batch",
+    "DataShape",
+    "Method",
+    "Network",
+    "Trains",
+    "input_of",
+    "make_head",
+    "reference_model",
+    "variant",
+    "width_of",
+]

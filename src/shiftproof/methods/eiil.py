@@ -44,13 +44,14 @@ class EIIL(IRM):
             environments="random",
             reduction=reduction,
         )
-        self.reference_network = copy.deepcopy(network) if isinstance(network, nn.Module) else network
+        # in a tuple, so that the parameters of a network of the user's own do not count as this method's
+        self.reference_network = (copy.deepcopy(network),)
         self.solver = solver
         self.inference_steps = inference_steps
         self.reference_epochs = reference_epochs
 
     def prepare(self, dataset: Dataset, trainer: Trains) -> None:
-        reference = reference_model(self.shape, self.reference_network)
+        reference = reference_model(self.shape, *self.reference_network)
         trainer.fit_reference(reference, dataset, "reference", epochs=self.reference_epochs)
         reference.eval()
         with torch.no_grad():

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.data.dataset import Dataset
+from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import Batch, DataShape, Network, Trains
 from shiftproof.methods.erm import ERM
 from shiftproof.objectives import mean_risk, random_environments, sample_losses
@@ -33,6 +34,8 @@ class EnvironmentMethod(ERM):
     ) -> None:
         super().__init__(shape, network=network)
         self.draw = environments == "random" or (environments == "auto" and shape.num_envs < 2)
+        if not self.draw and shape.num_envs == 0:
+            raise ShiftproofError(f"environments='{environments}' needs a data set with environments")
         self.num_envs = 2 if self.draw else shape.num_envs
         self.reduction = reduction
         self.register_buffer("environment", torch.zeros(shape.num_train, dtype=torch.long))

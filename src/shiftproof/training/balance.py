@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from shiftproof.errors import unknown
+from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.base import Method
 
 
@@ -75,6 +75,9 @@ class Weighted:
     def total(self, terms: Mapping[str, Tensor], method: Method, step: int) -> Tensor:
         """The weighted sum of the terms (without the squared norm, whose gradient is added directly)."""
         factors, _ = self.coefficients(method, step)
+        for name in terms:
+            if name not in factors:
+                raise ShiftproofError(f"loss term '{name}' has no weight; add it to the weights of the method")
         parts = [term if factors[name] == 1.0 else term * factors[name] for name, term in terms.items()]
         return torch.stack(parts).sum() if len(parts) > 1 else parts[0]
 
@@ -103,3 +106,5 @@ def _add_l2(parameters: list[nn.Parameter], factor: float) -> None:
         for parameter in parameters:
             if parameter.grad is not None:
                 parameter.grad.add_(parameter, alpha=2 * factor)
+            elif parameter.requires_grad:
+                parameter.grad = 2 * factor * parameter

@@ -63,7 +63,7 @@ def roc_auc(p: Predictions) -> float:
         return _column_auc(p.logits.numpy(), y)
     if p.logits.shape[1] == 2:
         return _column_auc((p.logits[:, 1] - p.logits[:, 0]).numpy(), y)
-    if len(np.unique(y)) < p.logits.shape[1]:
+    if len(np.unique(y)) < p.logits.shape[1] or not bool(p.logits.isfinite().all()):
         return math.nan
     return float(roc_auc_score(y, p.logits.double().softmax(-1).numpy(), multi_class="ovr"))
 
@@ -72,7 +72,7 @@ def _column_auc(score: np.ndarray, y: np.ndarray) -> float:
     from sklearn.metrics import roc_auc_score
 
     known = ~np.isnan(y.astype(float))
-    if len(np.unique(y[known])) < 2:
+    if len(np.unique(y[known])) < 2 or not np.isfinite(score[known]).all():
         return math.nan
     return float(roc_auc_score(y[known], score[known]))
 
@@ -96,9 +96,10 @@ def macro_f1(p: Predictions) -> float:
 def pearson(p: Predictions) -> float:
     """Pearson correlation of predictions and labels; NaN where one of them is constant."""
     a, b = p.logits.double(), p.y.double()
+    if bool((a == a[0]).all()) or bool((b == b[0]).all()):
+        return math.nan  # what rounding leaves of a constant after centring is no deviation
     a, b = a - a.mean(), b - b.mean()
-    norm = a.norm() * b.norm()
-    return float((a * b).sum() / norm) if float(norm) > 0 else math.nan
+    return float((a * b).sum() / (a.norm() * b.norm()))
 
 
 def mse(p: Predictions) -> float:
@@ -160,12 +161,17 @@ _PER_ENVIRONMENT: dict[Task, tuple[str, ...]] = {
 MOST_ENVIRONMENTS_LISTED = 200
 
 
-def measure(name: str, p: Predictions) -> float:
-    """One measure by name; a measure that does not fit the task is an error that lists those that do."""
+def require_measure(name: str, task: Task) -> None:
+    """There is a measure of that name and it fits the task; those that do are listed otherwise."""
     if name not in MEASURES:
         raise unknown("metric", name, MEASURES)
-    if name not in _FITTING[p.task]:
-        raise ShiftproofError(f"metric '{name}' does not fit a {p.task} task; {', '.join(_FITTING[p.task])} do")
+    if name not in _FITTING[task]:
+        raise ShiftproofError(f"metric '{name}' does not fit a {task} task; {', '.join(_FITTING[task])} do")
+
+
+def measure(name: str, p: Predictions) -> float:
+    """One measure by name."""
+    require_measure(name, p.task)
     return MEASURES[name](p)
 
 

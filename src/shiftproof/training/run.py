@@ -110,6 +110,9 @@ def build_method(config: Mapping[str, Any]) -> Method:
     options = dict(config.get("options", {}))
     if network is None and config.get("own_network"):
         raise ShiftproofError("this run used a network of your own; hand its method to Run.load(folder, method=...)")
-    if network is not None:
-        options["network"] = Network(**{**network, "widths": tuple(network["widths"])})
-    return entry.make(DataShape.from_json(config["shape"]), **options)
+    try:
+        if network is not None:
+            options["network"] = Network(**{**network, "widths": tuple(network["widths"])})
+        return entry.make(DataShape.from_json(config["shape"]), **options)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ShiftproofError(f"{CONFIG} does not describe a run of this release ({error})") from None

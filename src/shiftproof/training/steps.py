@@ -18,7 +18,12 @@ from shiftproof.training.balance import Balance
 
 
 class Stepper(Protocol):
-    """Trains through an epoch and yields the values of the loss terms of each step, still on the device."""
+    """Trains through an epoch and yields the values of the loss terms of each step, still on the device.
+
+    `names` are those of the terms, in the order of the values, from the first step on.
+    """
+
+    names: list[str]
 
     def epoch(self, train: Split, size: int | None, order: torch.Generator, step: int) -> Iterator[Tensor]: ...
 
@@ -31,6 +36,7 @@ class EagerStepper:
         self.optimizer = optimizer
         self.balance = balance
         self.losses = method.losses
+        self.names: list[str] = []
 
     def epoch(self, train: Split, size: int | None, order: torch.Generator, step: int) -> Iterator[Tensor]:
         for batch in train.batches(size, shuffle=size is not None, generator=order):
@@ -41,6 +47,7 @@ class EagerStepper:
     def move(self, batch: Batch, step: int) -> Tensor:
         """One step of the optimiser on one batch."""
         terms = self.losses(batch)
+        self.names = list(terms)
         self.optimizer.zero_grad(set_to_none=True)
         self.balance.backward(terms, self.method, step)
         self.optimizer.step()

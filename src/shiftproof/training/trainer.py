@@ -18,7 +18,15 @@ from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.base import DataShape, Method
 from shiftproof.training import checkpoint as files
 from shiftproof.training.balance import Balance, Weighted
-from shiftproof.training.metrics import LOWER_IS_BETTER, Predictions, all_measures, better, measure, predict
+from shiftproof.training.metrics import (
+    LOWER_IS_BETTER,
+    Predictions,
+    all_measures,
+    better,
+    measure,
+    predict,
+    require_measure,
+)
 from shiftproof.training.progress import Style, progress
 from shiftproof.training.run import CHECKPOINT, CONFIG, METRICS, Run
 from shiftproof.training.steps import CompiledStepper, EagerStepper, ReplayedStepper, Stepper
@@ -65,6 +73,19 @@ class Trainer:
     progress: Style = "none"
     checkpoint_seconds: float = 5.0
 
+    def __post_init__(self) -> None:
+        least = {"epochs": 0, "batch_size": 1, "evaluate_every": 1, "patience": 1, "warmup": 0}
+        for name, low in least.items():
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < low):
+                raise ShiftproofError(f"'{name}' is a whole number from {low}, not {value}")
+        for name in ("lr", "momentum", "weight_decay", "checkpoint_seconds"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise ShiftproofError(f"'{name}' is a finite number from 0, not {value}")
+        if self.optimizer not in ("adam", "sgd"):
+            raise unknown("optimizer", str(self.optimizer), ("adam", "sgd"))
+
     def fit(self, method: Method, dataset: Dataset, *, config: dict[str, Any] | None = None) -> Run:
         """Train the method and return its run; the method is left with the weights of the selected epoch."""
         loop = _Loop(self, method, dataset, config)
@@ -107,18 +128,24 @@ class _Loop:
         self.device = pick_device(trainer.device)
         self.method = method.to(self.device)
         self.metric = trainer.metric or dataset.metric
+        require_measure(self.metric, dataset.task)
         self.selection = _selection(trainer.selection, dataset)
+        for split in trainer.track:
+            if split not in dataset.splits:
+                raise unknown("split to track", split, dataset.splits)
+        if isinstance(trainer.balance, Weighted):
+            trainer.balance.coefficients(method, 0)  # a weight for a term that is not there shows before the first step
         self.dataset = dataset
         self.data = dataset.to(self.device)
         self.train = _renumbered(self.data.train)
         self.folder = None if trainer.out is None else Path(trainer.out)
         self.config = self._config(config)
-        self.epoch = self.step = self.bad = 0
+        self.epoch = self.step = 0
         self.best_epoch, self.best_value = -1, math.nan if method.selection_floor is None else method.selection_floor
         self.best: dict[str, Tensor] = {}
         self.history: list[dict[str, Any]] = []
         self.pending: list[tuple[int, int, Tensor]] = []
-        self.names: list[str] = []
+        self.names: list[str] = []  # of the loss terms, in the order of their values
         self.order = torch.Generator().manual_seed(trainer.seed)
         self.seconds = 0.0
         self.epoch_seconds: list[float] = []
@@ -126,13 +153,14 @@ class _Loop:
 
     def finished(self) -> Run | None:
         """The run that already lies in the folder, if it is to be kept; refuse to write over one that is not."""
-        if self.folder is None or not (self.folder / CONFIG).exists():
+        if self.folder is None or not any((self.folder / name).exists() for name in (CONFIG, CHECKPOINT, METRICS)):
             return None
         whole = (self.folder / METRICS).exists()
         if not self.trainer.resume:
             state = "a finished run" if whole else "an unfinished run"
             raise ShiftproofError(f"{self.folder} already holds {state}; resume it or choose another folder")
-        self._require_same(files.read_json(self.folder / CONFIG, "resuming"), self.folder / CONFIG)
+        if whole or (self.folder / CONFIG).exists():
+            self._require_same(files.read_json(self.folder / CONFIG, "resuming"), self.folder / CONFIG)
         return Run.load(self.folder, method=self.method) if whole else None
 
     def run(self) -> Run:
@@ -173,6 +201,7 @@ class _Loop:
         self.method.train()
         self.method.start_epoch(self.epoch)
         for values in stepper.epoch(self.train, self.trainer.batch_size, self.order, self.step):
+            self.names = stepper.names
             self.pending.append((self.epoch, self.step, values))
             self.step += 1
             if len(self.pending) >= STEPS_BETWEEN_LOOKS:
@@ -183,14 +212,13 @@ class _Loop:
         if not self.pending:
             return
         values = torch.stack([terms for _, _, terms in self.pending]).double().cpu()
-        names = self._term_names(values.shape[1])
+        names = self.names
         bad = (~torch.isfinite(values)).nonzero()
         if len(bad):
             row, column = bad[0].tolist()
             epoch, step, _ = self.pending[row]
             value = float(values[row, column])
-            kept = "" if self.folder is None else f"; the last good checkpoint is in {self.folder}"
-            raise TrainingDiverged(f"loss term '{names[column]}' became {value} at step {step} (epoch {epoch}){kept}")
+            raise self._diverged(f"loss term '{names[column]}' became {value} at step {step} (epoch {epoch})")
         for (epoch, _, _), row in zip(self.pending, values, strict=True):
             if not self.history or self.history[-1]["epoch"] != epoch:
                 self.history.append({"epoch": epoch, "steps": 0, "losses": dict.fromkeys(names, 0.0)})
@@ -200,9 +228,19 @@ class _Loop:
                 record["losses"][name] += (value - record["losses"][name]) / count
         self.pending.clear()
 
-    def _term_names(self, count: int) -> list[str]:
-        names = list(self.method.weights)
-        return names if len(names) == count else [*names[:count], *(f"term {i}" for i in range(len(names), count))]
+    def _require_finite_weights(self) -> None:
+        """Stop where the last step broke the weights and no loss has shown it yet."""
+        floats = {name: p.detach() for name, p in self.method.named_parameters() if p.is_floating_point()}
+        if not floats:
+            return
+        broken = (~torch.stack([tensor.double().sum() for tensor in floats.values()]).isfinite()).nonzero()
+        if len(broken):
+            name = list(floats)[int(broken[0])]
+            raise self._diverged(f"weight '{name}' became NaN or infinite by step {self.step - 1}")
+
+    def _diverged(self, what: str) -> TrainingDiverged:
+        kept = "" if self.folder is None else f"; the last good checkpoint is in {self.folder}"
+        return TrainingDiverged(f"{what}{kept}")
 
     def _is_due(self) -> bool:
         if self.selection == "last" and not self.trainer.track:
@@ -213,11 +251,10 @@ class _Loop:
     def _evaluate(self) -> str:
         """Measure the tracked splits, remember the best epoch, decide about stopping early."""
         self._look()
+        self._require_finite_weights()
         trainer, record = self.trainer, self.history[-1]
         judge = {"val": "val", "oracle": "test"}.get(self.selection)
         for name in dict.fromkeys((judge, *trainer.track) if judge else trainer.track):
-            if name not in self.data.splits:
-                raise unknown("split to track", name, self.data.splits)
             record[name] = {self.metric: _or_none(measure(self.metric, predict(self.method, self.data[name])))}
         if judge is None:
             return ""
@@ -225,16 +262,16 @@ class _Loop:
         value = math.nan if value is None else value
         nothing_yet = math.isnan(self.best_value) and (self.best_epoch < 0 or not math.isnan(value))
         if nothing_yet or better(self.metric, value, self.best_value):
-            self.best_epoch, self.best_value, self.bad = self.epoch, value, 0
+            self.best_epoch, self.best_value = self.epoch, value
             self.best = {name: tensor.detach().clone() for name, tensor in self.method.state_dict().items()}
-        elif self.epoch >= trainer.warmup:
-            self.bad += 1
-        if trainer.patience is not None and self.epoch >= trainer.warmup and self.bad >= trainer.patience:
-            self.stopped = True
+        if trainer.patience is not None:
+            self.stopped = self.epoch - max(self.best_epoch, trainer.warmup - 1) >= trainer.patience
         return f"{judge} {self.metric} {value:.4f}"
 
     def _conclude(self) -> Run:
         self._look()
+        if not self.best:
+            self._require_finite_weights()
         floor = self.method.selection_floor
         unbeaten = floor is not None and self.selection != "last" and not self.best
         if self.best:
@@ -264,11 +301,9 @@ class _Loop:
             return torch.optim.Adam(
                 parameters, lr=trainer.lr, weight_decay=trainer.weight_decay, fused=fused, capturable=capturable
             )
-        if trainer.optimizer == "sgd":
-            return torch.optim.SGD(
-                parameters, lr=trainer.lr, momentum=trainer.momentum, weight_decay=trainer.weight_decay, fused=fused
-            )
-        raise unknown("optimizer", str(trainer.optimizer), ("adam", "sgd"))
+        return torch.optim.SGD(
+            parameters, lr=trainer.lr, momentum=trainer.momentum, weight_decay=trainer.weight_decay, fused=fused
+        )
 
     def _stepper(self, optimizer: torch.optim.Optimizer) -> Stepper:
         kind = EagerStepper
@@ -280,10 +315,8 @@ class _Loop:
         if self.folder is None:
             return
         self._look()
-        weights = self.method.state_dict()
-        if not all(bool(torch.isfinite(t).all()) for t in weights.values() if t.is_floating_point()):
-            return  # the loss of the next step will say so; the last good checkpoint stays
-        tensors = {f"model.{name}": tensor for name, tensor in weights.items()}
+        self._require_finite_weights()
+        tensors = {f"model.{name}": tensor for name, tensor in self.method.state_dict().items()}
         tensors |= {f"best.{name}": tensor for name, tensor in self.best.items()}
         if optimizer is not None:
             tensors |= {f"optimizer.{name}": tensor for name, tensor in files.pack_optimizer(optimizer).items()}
@@ -294,7 +327,6 @@ class _Loop:
             "config": self.config,
             "epoch": self.epoch,
             "step": self.step,
-            "bad": self.bad,
             "best_epoch": self.best_epoch,
             "best_value": _or_none(self.best_value),
             "stopped": self.stopped,
@@ -319,7 +351,7 @@ class _Loop:
             self.order.set_state(tensors["rng.order"])
             if self.device.type == "cuda" and "rng.cuda" in tensors:
                 torch.cuda.set_rng_state(tensors["rng.cuda"])
-            self.epoch, self.step, self.bad = note["epoch"], note["step"], note["bad"]
+            self.epoch, self.step = note["epoch"], note["step"]
             self.best_epoch, self.stopped = note["best_epoch"], note["stopped"]
             self.best_value = math.nan if note["best_value"] is None else note["best_value"]
             self.seconds, self.history = note["seconds"], note["history"]
@@ -406,7 +438,8 @@ def _digest(dataset: Dataset) -> str:
     total = hashlib.blake2b(digest_size=8)
     for name, split in sorted(dataset.splits.items()):
         total.update(name.encode())
-        for tensor in (split.x, split.y, split.env, getattr(split, "edge_index", None)):
+        for part in ("x", "y", "env", "edge_index", "edge_attr"):
+            tensor = getattr(split, part, None)
             if tensor is not None:
                 total.update(tensor.detach().cpu().contiguous().numpy().tobytes())
     return total.hexdigest()
