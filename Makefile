@@ -27,8 +27,9 @@ test: $(VENV)/.installed  ## Run the tests, without the slow ones (ARGS="-k name
 test-slow: $(VENV)/.installed  ## Run the tests that train for minutes
 	$(BIN)/python -m pytest -n 2 -m slow $(ARGS)
 
-lint: $(VENV)/.installed  ## Check style (ruff) and types (pyright)
+lint: $(VENV)/.installed  ## Check style and formatting (ruff) and types (pyright)
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 	$(BIN)/pyright
 
 bench: $(VENV)/.installed  ## Measure speed, one script after another; the last column is a ratio

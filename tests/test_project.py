@@ -50,6 +50,15 @@ def test_core_needs_no_pydantic_and_no_extra() -> None:
     assert not names & {"pydantic", "rdkit", "scikit-image", "ray"}
 
 
+def test_lists_and_imports_work_without_any_extra() -> None:
+    """Stands in for a bare `pip install -e .`: modules that only extras bring cannot be imported here."""
+    hide = "import sys; sys.modules.update(dict.fromkeys(['rdkit', 'skimage', 'ray', 'pytest', 'hypothesis']))"
+    done = run_python("-c", f"{hide}; sys.argv = ['shiftproof', 'list']; from shiftproof.cli import main; main()")
+    assert done.returncode == 0, done.stderr
+    assert "erm" in done.stdout
+    assert "colored-digits" in done.stdout
+
+
 def test_version_is_the_same_in_the_package_and_in_its_metadata() -> None:
     assert shiftproof.__version__ == PROJECT["version"]
 
