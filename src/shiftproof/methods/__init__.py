@@ -18,11 +18,13 @@ from shiftproof.methods.eiil import EIIL
 from shiftproof.methods.erm import ERM
 from shiftproof.methods.explanation import Explanation
 from shiftproof.methods.gib import GIB
+from shiftproof.methods.graphlet_kernel import GCKernel
 from shiftproof.methods.groupdro import GroupDRO
 from shiftproof.methods.interpretable import InterpretableMethod
 from shiftproof.methods.irm import IBIRM, IRM, IRMX
 from shiftproof.methods.oracle import Oracle
 from shiftproof.methods.vrex import VREx
+from shiftproof.methods.wl_kernel import WLKernel
 
 __all__ = [
     "ASAP",
@@ -40,10 +42,12 @@ __all__ = [
     "CIGAv2",
     "DataShape",
     "Explanation",
+    "GCKernel",
     "GroupDRO",
     "InterpretableMethod",
     "Method",
     "Network",
     "Oracle",
     "VREx",
+    "WLKernel",
 ]
