@@ -165,6 +165,41 @@ def _command_line() -> str:
 
 
 @app.command()
+def bench(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A published table; see `shiftproof list recipes`.")],
+    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds a cell; the recipe's own number by default.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the runs; finished ones are kept.")] = Path("runs/bench"),
+    results: Annotated[Path, typer.Option(help="Folder for the table.")] = Path("results"),
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="Only cells whose data or method contains this; may be repeated.")
+    ] = None,
+    workers: Workers = 1,
+    smoke: Annotated[bool, typer.Option("--smoke", help="One epoch a run, to see that everything works.")] = False,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Train a published table and write it with the printed figures beside ours."""
+    from shiftproof.bench import results_table, rows_of, run_jobs
+    from shiftproof.registry import recipes
+    from shiftproof.training.checkpoint import write_json
+
+    chosen = recipes[recipe].make()
+    folder = out / (f"{recipe}-smoke" if smoke else recipe)
+    jobs = chosen.jobs(folder, seeds=seeds, smoke=smoke, device=device)
+    wanted = [job for job in jobs if not only or any(word in (job.method, *job.data.split(":")) for word in only)]
+    if not wanted:
+        raise ShiftproofError(f"no cell of '{recipe}' has the data or method {', '.join(only or [])}")
+    done = list(run_jobs(wanted, workers=workers, style="none" if as_json else "auto"))
+    rows = rows_of(done)
+    if not smoke and not only:
+        write_json(results / f"{recipe}.json", results_table(recipe, _command_line(), rows, note=chosen.note))
+    if as_json:
+        print(json.dumps(rows, indent=1))
+    else:
+        _print_rows(rows)
+
+
+@app.command()
 def predict(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of one run.")],
     data: Data,

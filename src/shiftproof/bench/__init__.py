@@ -6,6 +6,7 @@ format of the files in `results/`.
 """
 
 from shiftproof.bench.jobs import Job, expand_grid, run_jobs
+from shiftproof.bench.recipes import Cell, Recipe
 from shiftproof.bench.table import results_table, rows_of, summarise
 
-__all__ = ["Job", "expand_grid", "results_table", "rows_of", "run_jobs", "summarise"]
+__all__ = ["Cell", "Job", "Recipe", "expand_grid", "results_table", "rows_of", "run_jobs", "summarise"]

@@ -14,7 +14,9 @@ from typing import Any
 from shiftproof.bench.jobs import Job
 from shiftproof.bench.published import published
 from shiftproof.training.checkpoint import read_json
-from shiftproof.training.run import METRICS
+from shiftproof.training.run import METRICS, TIMING
+
+_STILL_THE_METHOD = {"compat"}  # variants that printed figures may stand beside
 
 
 def summarise(values: Sequence[float]) -> dict[str, Any]:
@@ -46,10 +48,23 @@ def rows_of(jobs: Iterable[Job], metric: str | None = None, split: str = "test")
                 "split": split,
                 "selection": found[0]["selection"],
                 **summarise(values),
-                "published": published(data, method, chosen) if not members[0].variant else None,
+                **_explained(found, split),
+                "device": _devices(members),
+                "published": published(data, method, chosen) if set(members[0].variant) <= _STILL_THE_METHOD else None,
             }
         )
     return rows
+
+
+def _explained(found: list[dict[str, Any]], split: str) -> dict[str, Any]:
+    """How well the edge scores of methods that explain themselves find the true edges, where these are known."""
+    values = [entry["metrics"].get(split, {}).get("edge_auc") for entry in found]
+    known = [value for value in values if value is not None]
+    return {"edge_auc": summarise(known)} if known else {}
+
+
+def _devices(jobs: Iterable[Job]) -> str:
+    return " and ".join(sorted({str(read_json(job.out / TIMING, "a table")["device"]) for job in jobs}))
 
 
 def results_table(name: str, command: str, rows: list[dict[str, Any]], note: str = "") -> dict[str, Any]:
@@ -61,7 +76,7 @@ def results_table(name: str, command: str, rows: list[dict[str, Any]], note: str
     table: Mapping[str, Any] = {
         "name": name,
         "command": command,
-        "device": device_name(),
+        "device": " and ".join(sorted({row.pop("device") for row in rows})),
         "commit": commit(),
         "versions": {
             "python": platform.python_version(),
@@ -71,12 +86,6 @@ def results_table(name: str, command: str, rows: list[dict[str, Any]], note: str
         "rows": rows,
     }
     return {**table, **({"note": note} if note else {})}
-
-
-def device_name() -> str:
-    import torch
-
-    return torch.cuda.get_device_name() if torch.cuda.is_available() else f"cpu, {os.cpu_count()} cores"
 
 
 def commit() -> str | None:

@@ -34,7 +34,7 @@ class Run:
     history: list[dict[str, Any]]
     selected_epoch: int
     selection: str
-    timing: dict[str, float] = field(default_factory=dict)
+    timing: dict[str, Any] = field(default_factory=dict)
     folder: Path | None = None
 
     def __repr__(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import statistics
 import time
 from dataclasses import dataclass, field, replace
@@ -118,6 +119,11 @@ def pick_device(name: str) -> torch.device:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ShiftproofError("device 'cuda' was asked for, but this machine has none")
     return device
+
+
+def device_name(device: torch.device) -> str:
+    """What a run was computed on, in words."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu, {os.cpu_count()} cores"
 
 
 class _Loop:
@@ -282,7 +288,11 @@ class _Loop:
         metrics = {n: all_measures(self.method, s, self.dataset, n) for n, s in self.data.splits.items()}
         if unbeaten:  # spec ciga D12: the released code then reports its starting value
             metrics = {name: {**values, self.metric: floor} for name, values in metrics.items()}
-        timing = {"seconds": self.seconds, "training_epoch_seconds": statistics.median(self.epoch_seconds or [0.0])}
+        timing = {
+            "device": device_name(self.device),
+            "seconds": self.seconds,
+            "training_epoch_seconds": statistics.median(self.epoch_seconds or [0.0]),
+        }
         selection = {"oracle": "oracle: the test split chose the epoch"}.get(self.selection, self.selection)
         run = Run(self.method, self.config, metrics, self.history, self.best_epoch, selection, timing)
         if self.folder is not None:
