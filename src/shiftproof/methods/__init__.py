@@ -17,6 +17,7 @@ from shiftproof.methods.dir import DIR
 from shiftproof.methods.eiil import EIIL
 from shiftproof.methods.erm import ERM
 from shiftproof.methods.explanation import Explanation
+from shiftproof.methods.gamma import GammaGIN, GammaOneHot, GammaRPGIN
 from shiftproof.methods.gib import GIB
 from shiftproof.methods.graphlet_kernel import GCKernel
 from shiftproof.methods.groupdro import GroupDRO
@@ -43,6 +44,9 @@ __all__ = [
     "DataShape",
     "Explanation",
     "GCKernel",
+    "GammaGIN",
+    "GammaOneHot",
+    "GammaRPGIN",
     "GroupDRO",
     "InterpretableMethod",
     "Method",
