@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from shiftproof.data import molecule_graphs
+from shiftproof.data import Dataset, load, molecule_graphs
 
 # spec gala D6: one-hot blocks hold one 1 each, chirality at most one; flags are 0 or 1
 ATOM_ONE_HOT = ((0, 16), (16, 22), (24, 30), (31, 36))
@@ -54,3 +54,55 @@ def test_gala_65_counts_and_positive_rates_of_the_ec50_files(
     labels = [[row["cls_label"] for row in page["split"][part]] for part in ("train", "ood_val", "ood_test")]
     assert tuple(map(len, labels)) == sizes
     np.testing.assert_allclose([np.mean(part) for part in labels], positive, atol=5.1e-4)
+
+
+@pytest.fixture
+def superpixel_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "superpixel-cache"))
+
+
+@pytest.fixture(params=["cmnist-75sp", "colored-digits-sp"])
+def coloured(request: pytest.FixtureRequest, superpixel_cache: None) -> Dataset:
+    pytest.importorskip("skimage", reason="needs scikit-image (shiftproof[images])")
+    if request.param == "cmnist-75sp":
+        request.getfixturevalue("real_data")
+    return load(request.param, limit=300)
+
+
+def test_ciga_38_labels_agree_with_digits_and_colours_as_often_as_they_should(coloured: Dataset) -> None:
+    for name, agreement in (("train", 0.85), ("val", 0.1), ("test", 0.1)):
+        graphs = coloured[name]
+        spread = 4 * np.sqrt(0.25 * 0.75 / len(graphs))
+        colour, digit = graphs.columns["colour"], graphs.columns["digit"]
+        assert abs(float((graphs.y == colour).float().mean()) - agreement) < spread
+        assert abs(float((graphs.y == (digit >= 5)).float().mean()) - 0.75) < spread
+
+
+def test_ciga_38_colour_channels_are_exclusive(coloured: Dataset) -> None:
+    for graphs in coloured.splits.values():
+        red, green, blue = graphs.x[:, 0], graphs.x[:, 3], graphs.x[:, 4]
+        assert not (red * green).any()
+        assert not blue.any()
+        owner = torch.repeat_interleave(torch.arange(len(graphs)), graphs.sizes)
+        is_green = torch.zeros(len(graphs)).index_add_(0, owner, green) > 0
+        is_red = torch.zeros(len(graphs)).index_add_(0, owner, red) > 0
+        assert torch.equal(is_green.long(), graphs.columns["colour"])
+        assert torch.equal(is_red, ~is_green)
+
+
+def test_gala_d4_superpixel_graphs_are_small_symmetric_and_have_seven_features(coloured: Dataset) -> None:
+    for graphs in coloured.splits.values():
+        assert graphs.sizes.max() <= 75
+        assert graphs.num_features == 7
+        assert (graphs.x[:, :3] == graphs.x[:, :1]).all()
+        there, back = (a * graphs.num_nodes + b for a, b in (graphs.edge_index, graphs.edge_index.flip(0)))
+        assert torch.equal(there.sort().values, back.sort().values)
+        assert (graphs.edge_index[0] != graphs.edge_index[1]).all()
+
+
+def test_ciga_60_cmnist_graphs_are_as_large_as_published(real_data: Path, superpixel_cache: None) -> None:
+    pytest.importorskip("skimage", reason="needs scikit-image (shiftproof[images])")
+    splits = load("cmnist-75sp", limit=300).splits.values()
+    nodes, edges = (torch.cat([getattr(s, name) for s in splits]) for name in ("sizes", "edge_counts"))
+    assert abs(float(nodes.float().mean()) - 56.90) < 1  # 300 images of each part; the spread of the mean is about 0.2
+    assert abs(float(edges.float().mean()) - 373.85) < 10

@@ -5,6 +5,7 @@
 - generated graphs: `spmotif` (struc, mixed, gsat), `two_piece`, `ba2motifs`, all built on `motifs`
 - generated vectors: `two_bit` (and its exact law `TwoBit`), `two_patch`, `extrapolation`
 - coloured images: `colored` (colored-digits needs nothing, cmnist the MNIST files)
+- images as graphs: `superpixels` (cmnist-75sp, mnist-75sp)
 - molecules: `molecule_graphs` (SMILES, needs RDKit) and the `drugood` files
 - files: `read_tu` for the TU collection, `read_idx` for MNIST; `find` knows where files are looked for
 
@@ -22,6 +23,7 @@ from shiftproof.data import (  # noqa: F401
     drugood,
     extrapolation,
     spmotif,
+    superpixels,
     tu,
     two_bit,
     two_patch,
