@@ -108,13 +108,13 @@ def fit(
 ) -> None:
     """Train methods on a data set and report how they do where the data moved."""
     from shiftproof.bench import Job, expand_grid, results_table, rows_of, run_jobs
-    from shiftproof.registry import methods, parse_options
+    from shiftproof.registry import methods, parse_options, split_outside
     from shiftproof.training.checkpoint import write_json
 
     common: dict[str, Any] = parse_options(settings or [], where="--set")
     for name in method:
         methods[name]
-    variants = expand_grid({k: v.split(",") for k, v in parse_options(grid or [], where="--grid").items()})
+    variants = expand_grid({k: split_outside(v) for k, v in parse_options(grid or [], where="--grid").items()})
     jobs = [
         Job(
             data=data,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from shiftproof.registry import parse_name
+from functools import lru_cache
+
+from shiftproof.registry import datasets, fitting_options, parse_name
 
 # each row: mean and deviation, data set by data set
 # spec ciga 8.1, per cent: SPMotif-Struc 0.33, 0.60, 0.90, then -Mixed
@@ -86,11 +88,23 @@ _FIGURES: dict[tuple[str, str, str], tuple[float, float]] = {
 
 
 def published(data: str, method: str, metric: str) -> dict[str, float] | None:
-    """The printed mean and deviation of a method on a data set, or None where there is none."""
-    name, options = parse_name(data)
-    keys = [data, name] if not options else [f"{name}:{key}={value}" for key, value in options.items()]
-    for key in keys:
-        if (key, method, metric) in _FIGURES:
-            mean, std = _FIGURES[key, method, metric]
+    """The printed mean and deviation of a method on a data set, or None where there is none.
+
+    Options that equal the data set's defaults, and the seed, make no difference; any other does.
+    """
+    wanted = _canonical(data)
+    for (name, of, measure), (mean, std) in _FIGURES.items():
+        if of == method and measure == metric and _canonical(name) == wanted:
             return {"mean": mean, "std": std}
     return None
+
+
+@lru_cache(maxsize=256)
+def _canonical(data: str) -> tuple[str, frozenset[tuple[str, str]]]:
+    name, options = parse_name(data)
+    if name not in datasets:
+        return data, frozenset()
+    known = datasets[name].options
+    fitted = fitting_options({k: v for k, v in options.items() if k in known}, known, name)
+    special = {k: str(v) for k, v in fitted.items() if k != "seed" and v != known[k].default}
+    return name, frozenset(special.items())

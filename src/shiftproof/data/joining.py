@@ -14,7 +14,7 @@ from shiftproof.errors import ShiftproofError
 
 
 def join(parts: Sequence[Any]) -> Any:
-    """One set of all the samples, in order. Fields and columns that not every part has are left out; `index` is anew."""
+    """One set of all the samples, in order and numbered anew; what not every part has is left out."""
     if not parts:
         raise ShiftproofError("there is nothing to join")
     if all(isinstance(part, GraphSet) for part in parts):

@@ -33,7 +33,7 @@ class Extraction:
 class InterpretableMethod(Method):
     """Find the subgraph, classify it alone.
 
-    .. math:: h = GNN_g(G),\\quad s_{uv} = MLP([h_u ‖ h_v]),\\quad \\hat G_c = top_r(s),\\quad \\hat y = f_c(\\hat G_c; σ(s))
+    .. math:: h = GNN_g(G),\\; s_{uv} = MLP([h_u ‖ h_v]),\\; \\hat G_c = top_r(s),\\; \\hat y = f_c(\\hat G_c; σ(s))
 
     `ratio` is the share of each graph's edges that is kept (negative: all of them, told apart by their weights only),
     `rounding` how a broken number of edges is rounded. The classifier reads the `"raw"` features of the kept nodes or
