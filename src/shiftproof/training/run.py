@@ -111,7 +111,7 @@ def build_method(config: Mapping[str, Any]) -> Method:
     if network is None and config.get("own_network"):
         raise ShiftproofError("this run used a network of your own; hand its method to Run.load(folder, method=...)")
     try:
-        if network is not None:
+        if network:  # {} where the method takes none
             options["network"] = Network(**{**network, "widths": tuple(network["widths"])})
         return entry.make(DataShape.from_json(config["shape"]), **options)
     except (KeyError, TypeError, AttributeError) as error:
