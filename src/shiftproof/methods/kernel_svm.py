@@ -120,8 +120,9 @@ class KernelSVM(Method):
         from scipy.sparse import csr_array
 
         column, known = counts.columns(vocabulary)
-        values, graph, column = (t[known].cpu().numpy() for t in (self._scaled(counts), counts.graph, column))
-        return csr_array((values, (graph, column)), shape=(counts.num_graphs, len(vocabulary)))
+        places = (t[known].int().cpu().numpy() for t in (counts.graph, column))  # scikit-learn takes no wider ones
+        values = self._scaled(counts)[known].cpu().numpy()
+        return csr_array((values, tuple(places)), shape=(counts.num_graphs, len(vocabulary)))
 
     def _logits(self, margins: Tensor) -> Tensor:
         if self.two_classes:
