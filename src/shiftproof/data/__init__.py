@@ -2,7 +2,8 @@
 
 - samples: `GraphSet` (packed graphs), `DomainSet` (tensors with environments), `Dataset` (their named splits)
 - `load` makes a `Dataset` from a name, a path or PyG graphs; `save_dataset` and `load_dataset` keep one on disk
-- generated graphs: `spmotif` (struc, mixed, gsat), `two_piece`, `ba2motifs`, all built on `motifs`
+- generated graphs: `spmotif` (struc, mixed, gsat), `two_piece`, `ba2motifs`, all built on `motifs`; `graphon`
+- data on which shortcuts fail: `failure` (spmotif-failure, linear-fiif); `scm`: finite causal models, exact entropies
 - generated vectors: `two_bit` (and its exact law `TwoBit`), `two_patch`, `extrapolation`
 - coloured images: `colored` (colored-digits needs nothing, cmnist the MNIST files)
 - images as graphs: `superpixels` (cmnist-75sp, mnist-75sp)
@@ -22,6 +23,8 @@ from shiftproof.data import (  # noqa: F401
     colored,
     drugood,
     extrapolation,
+    failure,
+    graphon,
     spmotif,
     superpixels,
     tu,

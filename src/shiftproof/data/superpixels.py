@@ -244,7 +244,7 @@ class Source:
 
     def _path(self, channel: Channel) -> Path:
         colour = {RED: "red", GREEN: "green", GREY: "grey"}[channel]
-        digest = hashlib.sha256(np.ascontiguousarray(self.images)).hexdigest()[:12]
+        digest = hashlib.sha256(np.ascontiguousarray(self.images).data).hexdigest()[:12]
         name = f"{self.name}-{digest}-{colour}-{self.asked}-v{PACKED_VERSION}.safetensors"
         return cache_folder() / "superpixels" / name
 
