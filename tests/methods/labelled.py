@@ -24,6 +24,12 @@ def labelled_graphs(
     return GraphSet.from_parts(sizes, lengths, torch.cat(edges, 1), x=x, y=torch.arange(count) % 2)
 
 
+def largest_graph(seed: int = 0) -> GraphSet:
+    """One connected-enough graph of several nodes."""
+    graphs = labelled_graphs(seed, density=2.0)
+    return graphs[int(graphs.sizes.argmax())]
+
+
 def renumbered(batch: GraphBatch, seed: int = 0) -> GraphBatch:
     """The same graphs with the nodes of each in another order and every edge turned around."""
     noise = torch.rand(batch.num_nodes, generator=torch.Generator().manual_seed(seed))
