@@ -41,7 +41,7 @@ def main() -> None:
     except Exception as error:
         from shiftproof.training.trainer import TrainingDiverged
 
-        if not isinstance(error, TrainingDiverged):
+        if not isinstance(error, (TrainingDiverged, OSError)):
             raise
         print(f"shiftproof: {error}", file=sys.stderr)
         sys.exit(1)
@@ -115,14 +115,15 @@ def fit(
     for name in method:
         methods[name]
     variants = expand_grid({k: split_outside(v) for k, v in parse_options(grid or [], where="--grid").items()})
+    grouping = {} if group is None else {"group": group}
     jobs = [
         Job(
             data=data,
             method=name,
             seed=seed,
             out=out / _folder(name, variant) / f"seed-{seed}",
-            settings={**common, **variant, **({"group": group} if group else {})},
-            variant={**common, **variant, **({"compile": True} if compile_ else {})},
+            settings={**common, **variant, **grouping},
+            variant={**common, **variant, **grouping, **({"compile": True} if compile_ else {})},
             resume=resume,
             device=device,
             compile=compile_,
@@ -131,7 +132,7 @@ def fit(
         for variant in variants
         for seed in range(first_seed, first_seed + seeds)
     ]
-    _check_before_training(jobs)
+    _check_before_training(jobs, metric)
     done = list(run_jobs(jobs, workers=workers, style="none" if as_json else "auto"))
     rows = rows_of(done, metric)
     if table is not None:
@@ -147,13 +148,16 @@ def _folder(method: str, variant: dict[str, Any]) -> str:
     return "_".join([method, *(f"{key}-{value}" for key, value in variant.items())])
 
 
-def _check_before_training(jobs: list[Any]) -> None:
-    """Find a misspelt setting or a taken folder before the first run starts, not after an hour of training."""
+def _check_before_training(jobs: list[Any], metric: str | None) -> None:
+    """Find a misspelt setting or metric or a taken folder before the first run, not after an hour of training."""
     from shiftproof.api import Plan
     from shiftproof.bench.jobs import load_for
+    from shiftproof.training.metrics import require_measure
     from shiftproof.training.run import CONFIG
 
     dataset = load_for(jobs[0])
+    if metric not in (None, "edge_auc", "edge_precision"):  # these two come from explanations, not predictions
+        require_measure(metric, dataset.task)
     for job in jobs:
         Plan.make(job.method, dataset, {k: v for k, v in job.settings.items() if k != "group"})
         if not job.resume and (job.out / CONFIG).exists():

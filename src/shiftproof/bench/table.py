@@ -64,7 +64,7 @@ def _explained(found: list[dict[str, Any]], split: str) -> dict[str, Any]:
 
 
 def _devices(jobs: Iterable[Job]) -> str:
-    return " and ".join(sorted({str(read_json(job.out / TIMING, "a table")["device"]) for job in jobs}))
+    return " and ".join(sorted({str(read_json(job.out / TIMING, "a table").get("device")) for job in jobs}))
 
 
 def results_table(name: str, command: str, rows: list[dict[str, Any]], note: str = "") -> dict[str, Any]:
