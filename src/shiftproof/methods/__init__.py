@@ -23,6 +23,7 @@ from shiftproof.methods.graphlet_kernel import GCKernel
 from shiftproof.methods.groupdro import GroupDRO
 from shiftproof.methods.interpretable import InterpretableMethod
 from shiftproof.methods.irm import IBIRM, IRM, IRMX
+from shiftproof.methods.k_gnn import KGNN
 from shiftproof.methods.oracle import Oracle
 from shiftproof.methods.vrex import VREx
 from shiftproof.methods.wl_kernel import WLKernel
@@ -38,6 +39,7 @@ __all__ = [
     "IBIRM",
     "IRM",
     "IRMX",
+    "KGNN",
     "XGNN",
     "CIGAv1",
     "CIGAv2",
