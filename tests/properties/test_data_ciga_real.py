@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from shiftproof.data import Dataset, load, molecule_graphs
+from shiftproof.data.sentiment import degree_split
 
 # spec gala D6: one-hot blocks hold one 1 each, chirality at most one; flags are 0 or 1
 ATOM_ONE_HOT = ((0, 16), (16, 22), (24, 30), (31, 36))
@@ -106,3 +107,58 @@ def test_ciga_60_cmnist_graphs_are_as_large_as_published(real_data: Path, superp
     nodes, edges = (torch.cat([getattr(s, name) for s in splits]) for name in ("sizes", "edge_counts"))
     assert abs(float(nodes.float().mean()) - 56.90) < 1  # 300 images of each part; the spread of the mean is about 0.2
     assert abs(float(edges.float().mean()) - 373.85) < 10
+
+
+def counts_of_split(edges: np.ndarray, nodes: np.ndarray, order) -> dict[str, np.ndarray]:
+    """The degrees of each part, after what holds for every degree split was looked at."""
+    parts = degree_split(edges, nodes, order)
+    everything = np.concatenate(list(parts.values()))
+    assert len(np.unique(everything)) == len(everything)
+    assert (edges[everything] > 2).all()
+    return {name: edges[rows] / nodes[rows] for name, rows in parts.items()}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_ciga_39_degree_ranges_of_the_parts_are_disjoint(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    nodes = rng.integers(1, 50, 2000)
+    edges = 2 * (nodes - 1 + rng.integers(0, 4, 2000) * (nodes > 3))
+    rising, reverse = (counts_of_split(edges, nodes, order) for order in ("rising", "reversed"))
+    assert rising["train"].max() < rising["val"].min()
+    assert rising["val"].max() < rising["test"].min()
+    assert reverse["test"].max() < reverse["val"].min()
+    assert reverse["val"].max() < reverse["train"].min()
+    assert len(rising["val"]) == len(reverse["val"]) == 200
+
+
+def test_ciga_39_percentiles_count_graphs_that_are_dropped_and_validation_is_cut_in_file_order() -> None:
+    nodes = np.concatenate([np.full(40, 2), np.arange(3, 63)])  # 40 pairs with two stored edges, then 60 trees
+    edges = 2 * (nodes - 1)
+    parts = degree_split(edges, nodes)
+    assert nodes[parts["train"]].tolist() == list(range(3, 13))
+    assert nodes[parts["test"]].tolist() == list(range(43, 63))
+    assert nodes[parts["val"]].tolist() == list(range(13, 23))  # 30 lie between, a tenth of 100 is kept
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [("graph-sst5", [6090, 1186, 2240]), ("graph-twitter", [3238, 694, 1509])],
+)
+def test_ciga_39_counts_of_the_public_files(real_data: Path, name: str, counts: list[int]) -> None:
+    public = {"graph-sst5": "Graph-SST5", "graph-twitter": "Graph-Twitter"}[name]
+    if not any((real_data / place / public).is_dir() for place in ("", "sentiment")):
+        pytest.skip(f"needs the files of {public}")
+    assert [len(split) for split in load(name).splits.values()] == counts
+
+
+@pytest.mark.parametrize("name", ["sst2-trees", "sst5-trees"])
+def test_gala_d5_training_degrees_lie_below_test_degrees(real_data: Path, name: str) -> None:
+    data = load(name, width=4)
+    assert data.train.columns["degree"].max() <= data.test.columns["degree"].min()
+
+
+def test_ciga_60_trees_split_as_the_dependency_parses_nearly_do(real_data: Path) -> None:
+    """Parses are trees, so that the degree follows from the length of a sentence: the counts are nearly the published."""
+    data = load("sst5-trees", width=4)
+    np.testing.assert_allclose([len(split) for split in data.splits.values()], [6090, 1186, 2240], rtol=0.05)
+    assert len(data.val) == 1186

@@ -7,6 +7,7 @@
 - generated vectors: `two_bit` (and its exact law `TwoBit`), `two_patch`, `extrapolation`
 - coloured images: `colored` (colored-digits needs nothing, cmnist the MNIST files)
 - images as graphs: `superpixels` (cmnist-75sp, mnist-75sp)
+- sentences as graphs: `sentiment` (Graph-SST and Graph-Twitter, and stand-ins made of parse `trees`)
 - molecules: `molecule_graphs` (SMILES, needs RDKit) and the `drugood` files
 - files: `read_tu` for the TU collection, `read_idx` for MNIST; `find` knows where files are looked for
 
@@ -25,6 +26,7 @@ from shiftproof.data import (  # noqa: F401
     extrapolation,
     failure,
     graphon,
+    sentiment,
     spmotif,
     superpixels,
     tu,
