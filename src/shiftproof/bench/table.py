@@ -76,14 +76,14 @@ def results_table(name: str, command: str, rows: list[dict[str, Any]], note: str
     table: Mapping[str, Any] = {
         "name": name,
         "command": command,
-        "device": " and ".join(sorted({row.pop("device") for row in rows})),
+        "device": " and ".join(sorted({row["device"] for row in rows})),
         "commit": commit(),
         "versions": {
             "python": platform.python_version(),
             "torch": torch.__version__,
             "shiftproof": shiftproof.__version__,
         },
-        "rows": rows,
+        "rows": [{key: value for key, value in row.items() if key != "device"} for row in rows],
     }
     return {**table, **({"note": note} if note else {})}
 
