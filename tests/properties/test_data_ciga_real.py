@@ -158,7 +158,7 @@ def test_gala_d5_training_degrees_lie_below_test_degrees(real_data: Path, name: 
 
 
 def test_ciga_60_trees_split_as_the_dependency_parses_nearly_do(real_data: Path) -> None:
-    """Parses are trees, so that the degree follows from the length of a sentence: the counts are nearly the published."""
+    """Parses are trees, so that the degree follows from the length: the counts are nearly those published."""
     data = load("sst5-trees", width=4)
     np.testing.assert_allclose([len(split) for split in data.splits.values()], [6090, 1186, 2240], rtol=0.05)
     assert len(data.val) == 1186

@@ -29,6 +29,7 @@ ASKED_COLOURED, ASKED_GREY = MOST_SEGMENTS + 50, MOST_SEGMENTS + 20  # ciga.md 6
 NODE_ORDER_SEED = 111
 NEAR = (0.1 * np.pi) ** 2  # scale of exp(-distance / NEAR)
 WEAKEST_EDGE = 0.1
+REACH = -NEAR * np.log(WEAKEST_EDGE)  # the distance of the weakest edge, 0.2273
 LABEL_NOISE = 0.25
 FLIPS = (0.2, 0.1, 0.9)  # colour flips of the two training environments and of what is held out
 PACKED_VERSION = 1
@@ -185,17 +186,20 @@ def superpixel_graphs(found: Superpixels) -> GraphSet:
 
 def _near_pairs(sizes: np.ndarray, centres: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Edges (numbered inside each image), weights and edges an image, some hundred images at a time."""
+    centres = centres.astype(np.float64)
     starts = np.cumsum(sizes) - sizes
     for first in range(0, len(sizes), IMAGES_AT_ONCE):
         some, begin = sizes[first : first + IMAGES_AT_ONCE], starts[first : first + IMAGES_AT_ONCE]
         slot = np.arange(some.max())
         real = slot < some[:, None]
-        points = centres[np.where(real, begin[:, None] + slot, begin[:, None])].astype(np.float64)
-        distance = np.sqrt(((points[:, :, None] - points[:, None]) ** 2).sum(-1))
-        weight = np.exp(-distance / NEAR)
-        near = (weight > WEAKEST_EDGE) & real[:, :, None] & real[:, None] & (slot[:, None] != slot)
+        points = np.where(real[..., None], centres[np.minimum(begin[:, None] + slot, len(centres) - 1)], np.inf)
+        with np.errstate(invalid="ignore"):  # empty slots lie at infinity, even from each other
+            squared = sum((axis[:, :, None] - axis[:, None]) ** 2 for axis in np.moveaxis(points, -1, 0))
+        near = squared < REACH**2
+        near[:, slot, slot] = False
         _, source, target = np.nonzero(near)
-        yield np.stack([source, target]), weight[near].astype(np.float32), near.sum((1, 2))
+        weight = np.exp(-np.sqrt(squared[near]) / NEAR)
+        yield np.stack([source, target]), weight.astype(np.float32), np.count_nonzero(near, axis=(1, 2))
 
 
 @dataclass(frozen=True, eq=False)
