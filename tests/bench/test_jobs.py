@@ -9,6 +9,7 @@ import torch
 
 from shiftproof.bench import Job, expand_grid, results_table, rows_of, run_jobs, summarise
 from shiftproof.bench.jobs import load_for, one_thread_each, seeded
+from shiftproof.data import load, save_dataset
 from shiftproof.errors import ShiftproofError
 from shiftproof.training.checkpoint import write_json
 
@@ -83,6 +84,16 @@ def test_a_seed_is_added_where_every_seed_draws_its_own_data():
 def test_data_are_loaded_once_for_the_runs_that_share_them(tmp_path):
     one, other = jobs_in(tmp_path)[:2]
     assert load_for(one) is load_for(other)
+
+
+def test_changed_files_are_read_again(tmp_path):
+    data = load(BITS)
+    job = Job(str(save_dataset(data, tmp_path / "data")), "erm", 0, tmp_path / "run")
+    before = load_for(job)
+    assert load_for(job) is before
+    data.train.x[0, 0] = 7.0
+    save_dataset(data, tmp_path / "data")
+    assert load_for(job).train.x[0, 0] == 7.0
 
 
 def test_mean_and_sample_deviation():

@@ -58,12 +58,23 @@ def seeded(data: str, seed: int) -> str:
 
 def load_for(job: Job) -> Dataset:
     """The data set of a job, kept for the next job that wants the same."""
-    return _data(seeded(job.data, job.seed), job.settings.get("group"))
+    spec = seeded(job.data, job.seed)
+    return _data(spec, job.settings.get("group"), _written(spec))
 
 
 @lru_cache(maxsize=4)
-def _data(spec: str, group: str | None) -> Dataset:
+def _data(spec: str, group: str | None, written: tuple[tuple[str, int], ...]) -> Dataset:
     return load(spec, group=group)
+
+
+def _written(spec: str) -> tuple[tuple[str, int], ...]:
+    """When the files of data given by their path were written, so that changed ones are read again."""
+    name, path = spec.partition(":")[0], Path(spec)
+    path = path if path.exists() else Path(name)
+    if name in datasets or not path.exists():
+        return ()
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    return tuple((str(file), file.stat().st_mtime_ns) for file in files)
 
 
 def train(job: Job, style: Style = "none") -> Path:
