@@ -194,7 +194,8 @@ def _near_pairs(sizes: np.ndarray, centres: np.ndarray) -> Iterator[tuple[np.nda
         real = slot < some[:, None]
         points = np.where(real[..., None], centres[np.minimum(begin[:, None] + slot, len(centres) - 1)], np.inf)
         with np.errstate(invalid="ignore"):  # empty slots lie at infinity, even from each other
-            squared = sum((axis[:, :, None] - axis[:, None]) ** 2 for axis in np.moveaxis(points, -1, 0))
+            down, across = (axis[:, :, None] - axis[:, None] for axis in np.moveaxis(points, -1, 0))
+            squared = down**2 + across**2
         near = squared < REACH**2
         near[:, slot, slot] = False
         _, source, target = np.nonzero(near)
