@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections import deque
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -133,8 +134,8 @@ def fit(
         for seed in range(first_seed, first_seed + seeds)
     ]
     _check_before_training(jobs, metric)
-    done = list(run_jobs(jobs, workers=workers, style="none" if as_json else "auto"))
-    rows = rows_of(done, metric)
+    deque(run_jobs(jobs, workers=workers, style="none" if as_json else "auto"), maxlen=0)
+    rows = rows_of(jobs, metric)
     if table is not None:
         write_json(table, results_table(table.stem, _command_line(), rows))
     if as_json:
@@ -193,8 +194,8 @@ def bench(
     wanted = [job for job in jobs if not only or any(word in (job.method, *job.data.split(":")) for word in only)]
     if not wanted:
         raise ShiftproofError(f"no cell of '{recipe}' has the data or method {', '.join(only or [])}")
-    done = list(run_jobs(wanted, workers=workers, style="none" if as_json else "auto"))
-    rows = rows_of(done)
+    deque(run_jobs(wanted, workers=workers, style="none" if as_json else "auto"), maxlen=0)
+    rows = rows_of(wanted)
     if not smoke and not only:
         write_json(results / f"{recipe}.json", results_table(recipe, _command_line(), rows, note=chosen.note))
     if as_json:
