@@ -155,6 +155,9 @@ def test_ciga_39_counts_of_the_public_files(real_data: Path, name: str, counts: 
 def test_gala_d5_training_degrees_lie_below_test_degrees(real_data: Path, name: str) -> None:
     data = load(name, width=4)
     assert data.train.columns["degree"].max() <= data.test.columns["degree"].min()
+    shares = [split.y.bincount() / len(split) for split in data.splits.values()]
+    for other in shares[1:]:  # the treebank is ordered by class, the splits must not be
+        torch.testing.assert_close(other, shares[0], atol=0.08, rtol=0)
 
 
 def test_ciga_60_trees_split_as_the_dependency_parses_nearly_do(real_data: Path) -> None:

@@ -12,6 +12,7 @@ import torch
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.graphs import GraphSet
 from shiftproof.data.loading import named_options
+from shiftproof.data.seeds import stream
 from shiftproof.data.sources import find
 from shiftproof.data.trees import Trees, read_trees, tree_graphs
 from shiftproof.data.tu import _numbers
@@ -164,6 +165,8 @@ def _stand_in(graphs: GraphSet, name: str, stands_for: str, classes: int, option
         f"Stanford Sentiment Treebank, its own parse trees; a stand-in for {stands_for} without BERT features or "
         f"dependency parses: not to be compared with published figures"
     )
+    # the treebank lists its positive sentences first, and the first of those between validate
+    graphs = graphs[torch.from_numpy(stream(0).permutation(len(graphs)))]
     return _by_degree(graphs, name, classes, provenance, options, "degree")
 
 
