@@ -69,17 +69,18 @@ class KernelSVM(Method):
 
     def prepare(self, dataset: Dataset, trainer: Trains) -> None:
         """Fit a machine for every setting and cost and keep the best on the validation split."""
-        train, judged = dataset.train, "val" in dataset.splits
+        train, val = dataset.train, dataset.splits.get("val")
         assert isinstance(train, GraphSet)
+        assert isinstance(val, GraphSet | None)
         targets = self._targets(train.y.cpu())
         best = -math.inf
-        for setting in self.settings if judged else self.settings[:1]:
+        for setting in self.settings[:1] if val is None else self.settings:
             counts = self.count(train.whole(), setting)
             vocabulary = counts.key.unique()
             rows = self._rows(counts, vocabulary)
-            held = self._rows(self.count(dataset["val"].whole(), setting), vocabulary) if judged else None
+            held = None if val is None else self._rows(self.count(val.whole(), setting), vocabulary)
             kernel = (rows @ rows.T).toarray() if len(train) <= MOST_IN_A_KERNEL else None
-            for cost in COSTS if judged else (1.0,):
+            for cost in (1.0,) if val is None else COSTS:
                 machines = [_machine(rows, kernel, target, cost) for target in targets]
                 weight, bias = np.stack([w for w, _ in machines]), np.array([b for _, b in machines])
                 score = 0.0
@@ -150,13 +151,13 @@ def _machine(rows: csr_array, kernel: np.ndarray | None, target: np.ndarray, cos
     known = np.flatnonzero(~np.isnan(target))
     target = target[known]
     if len(np.unique(target)) < 2:
-        return np.zeros(rows.shape[1]), 2.0 * target.mean() - 1.0 if len(target) else 0.0
+        return np.zeros(rows.shape[1]), 2.0 * target.mean() - 1.0 if len(target) else 0.0  # pyright: ignore[reportOptionalSubscript]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a cost that cannot be fitted loses on validation
         if kernel is None:
             linear = LinearSVC(C=cost, loss="hinge").fit(rows[known], target)
-            return linear.coef_[0], float(linear.intercept_[0])
+            return np.ravel(linear.coef_), float(np.ravel(linear.intercept_)[0])
         whole = len(known) == len(kernel)
         matrix = kernel if whole else kernel[np.ix_(known, known)]
         machine = SVC(C=cost, kernel="precomputed", max_iter=MOST_STEPS).fit(matrix, target)
-    return rows[known[machine.support_]].T @ machine.dual_coef_[0], float(machine.intercept_[0])
+    return rows[known[machine.support_]].T @ np.ravel(machine.dual_coef_), float(np.ravel(machine.intercept_)[0])
