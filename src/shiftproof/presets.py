@@ -62,8 +62,11 @@ def _ciga(
     parts = {"ratio": ratio, "classifier_input": classifier_input, "classifier_width": width}
     v1, v2, beta = weights
     ciga = {**parts, "contrast": contrast, "spurious": other.get("spurious", "shared")}
+    # spec ciga 5.10 gives ranges; the middle of each
+    gamma = {name: {"lr": 5e-3, "batch_size": 64} for name in ("gamma-1hot", "gamma-gin", "gamma-rpgin")}
     methods = {
         **_CIGA_METHODS,
+        **gamma,
         "ciga-v1": {**ciga, "alpha": v1},
         "ciga-v2": {**ciga, "alpha": v2, "beta": beta},
         "xgnn": parts,

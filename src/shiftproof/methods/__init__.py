@@ -6,7 +6,8 @@
 `erm` is plain training and `oracle` the same where the data do not move; `irm`, `vrex`, `irmx`, `ib-irm` and `groupdro`
 use environments (the data set's own, or a random partition); `eiil` infers them; `cnc` contrasts a plain model's
 mistakes. On graphs, `ciga-v1` and `ciga-v2` find the invariant subgraph, `xgnn`, `dir`, `gib` and `asap` find
-one by other means. `Method` is the class to derive your own from.
+one by other means. For graphs that grow, `wl-kernel`, `gc-kernel` and the `gamma` methods count subgraphs, and `k-gnn`
+passes messages between sets of nodes. `Method` is the class to derive your own from.
 """
 
 from shiftproof.methods.asap import ASAP

@@ -228,7 +228,7 @@ def explanation_measures(method: Any, graphs: GraphSet) -> dict[str, float | Non
     scores, truths, shares, counted = [], [], 0.0, 0
     for batch in graphs.batches(EVALUATION_BATCH):
         edge_scores = method.explain(batch).edge_scores
-        if edge_scores is None:
+        if edge_scores is None or batch.edge_truth is None:
             return {}
         truth, owner = batch.edge_truth.to(edge_scores.dtype), batch.edge_batch
         rank = segment_rank(edge_scores, owner, batch.num_graphs)
