@@ -3,6 +3,7 @@
 Most tests call `main` in this process, as the console script does; those about killing and starting use a real one.
 """
 
+import contextlib
 import csv
 import gzip
 import json
@@ -416,12 +417,14 @@ def test_killed_in_the_middle_and_resumed_the_metrics_are_those_of_an_uninterrup
 ):
     """`kill -9` while it trains, then the same command with `--resume`."""
     run = tmp_path / "runs" / "eiil" / "seed-0"
-    first = run / "reference" if moment == "stage 0" else run
+    checkpoint = (run / "reference" if moment == "stage 0" else run) / "checkpoint.safetensors"
     process = subprocess.Popen(command(*LONG), cwd=tmp_path, env=ONE_THREAD)
+    seen: set[int] = set()
     until = time.monotonic() + 120
-    while not (first / "checkpoint.safetensors").exists() and process.poll() is None and time.monotonic() < until:
-        time.sleep(0.005)
-    time.sleep(0.1)  # a few epochs into it
+    while len(seen) < 3 and process.poll() is None and time.monotonic() < until:  # some epochs into it
+        with contextlib.suppress(FileNotFoundError):
+            seen.add(checkpoint.stat().st_mtime_ns)
+        time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     assert not (run / "metrics.json").exists(), "it was killed too late to show anything"
