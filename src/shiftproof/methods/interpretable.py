@@ -84,11 +84,10 @@ class InterpretableMethod(Method):
         return self._cut(batch, found.h, keep, (-found.scores).sigmoid())
 
     def _cut(self, batch: GraphBatch, h: Tensor, keep: Tensor, weight: Tensor) -> Subgraph:
-        part = edge_subgraph(batch, keep, weight)
-        if self.classifier_input == "raw":
-            return part
-        inner = part.batch.replace(x=h.index_select(0, part.nodes))
-        return Subgraph(inner, part.edge_weight, part.nodes, part.edges)
+        x = h if self.classifier_input == "feat" else batch.x
+        # what the classifier does not read is left behind before the cut, not gathered
+        read = batch.replace(x=x, node_truth=None, edge_truth=None, columns={}, node_columns={}, edge_columns={})
+        return edge_subgraph(read, keep, weight)
 
     def represent(self, part: Subgraph) -> Tensor:
         """One vector a graph from its subgraph."""

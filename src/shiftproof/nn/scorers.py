@@ -48,7 +48,7 @@ class EdgeScorer(nn.Module):
             from_source, from_target = self.mlp.first.weight.chunk(2, dim=1)
             at_source = F.linear(h, from_source, self.mlp.first.bias)
             at_target = F.linear(h, from_target)
-            hidden = at_source.index_select(0, src) + at_target.index_select(0, dst)
+            hidden = at_source.index_select(0, src).add_(at_target.index_select(0, dst))
             group = None if batch is None or self.mlp.norm is None else batch.index_select(0, dst)
             scores = self.mlp.finish(hidden, group, num_graphs)
         return symmetrise(scores, reverse_edges(edge_index, h.shape[0])) if self.symmetric else scores

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch._functorch import config as functorch_config
 
 from shiftproof.data.dataset import Split
 from shiftproof.data.domains import DomainBatch
@@ -64,7 +65,14 @@ class CompiledStepper(EagerStepper):
     def __init__(self, method: Method, optimizer: torch.optim.Optimizer, balance: Balance) -> None:
         super().__init__(method, optimizer, balance)
         compiled = torch.compile(_losses_of_fields, dynamic=True)
-        self.losses = lambda batch: compiled(method, *_fields(batch))
+
+        def losses(batch: Batch) -> dict[str, Tensor]:
+            # recomputing a ReLU's mask is cheaper than storing it: written mask by mask, a forward pass is three times
+            # as slow on a CPU. The setting matters whenever this call compiles, also for a later batch of another kind.
+            with functorch_config.patch(aggressive_recomputation=True):
+                return compiled(method, *_fields(batch))
+
+        self.losses = losses
 
 
 def _fields(batch: Batch) -> tuple[Tensor | int | None, ...]:

@@ -28,6 +28,7 @@ from shiftproof.training.metrics import (
     predict,
     require_measure,
 )
+from shiftproof.training.optimizers import LeanAdam
 from shiftproof.training.progress import Style, progress
 from shiftproof.training.run import CHECKPOINT, CONFIG, METRICS, Run
 from shiftproof.training.steps import CompiledStepper, EagerStepper, ReplayedStepper, Stepper
@@ -305,14 +306,10 @@ class _Loop:
         trainer, parameters = self.trainer, [p for p in self.method.parameters() if p.requires_grad]
         if not parameters:
             return None
-        fused = all(p.is_floating_point() for p in parameters)
-        capturable = trainer.compile and self.device.type == "cuda"
         if trainer.optimizer == "adam":
-            return torch.optim.Adam(
-                parameters, lr=trainer.lr, weight_decay=trainer.weight_decay, fused=fused, capturable=capturable
-            )
+            return LeanAdam(parameters, lr=trainer.lr, weight_decay=trainer.weight_decay)
         return torch.optim.SGD(
-            parameters, lr=trainer.lr, momentum=trainer.momentum, weight_decay=trainer.weight_decay, fused=fused
+            parameters, lr=trainer.lr, momentum=trainer.momentum, weight_decay=trainer.weight_decay, fused=True
         )
 
     def _stepper(self, optimizer: torch.optim.Optimizer) -> Stepper:
