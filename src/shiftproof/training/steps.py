@@ -102,7 +102,7 @@ class ReplayedStepper(EagerStepper):
     def __init__(self, method: Method, optimizer: torch.optim.Optimizer, balance: Balance) -> None:
         super().__init__(method, optimizer, balance)
         self.captured: torch.cuda.CUDAGraph | None = None
-        self.phase: int | None = None
+        self.phase: tuple | None = None
         self.usable = True
         self.buffer: Batch | None = None
         self.targets: list[Tensor] = []
@@ -157,9 +157,13 @@ class ReplayedStepper(EagerStepper):
 
     def _ready(self, step: int) -> bool:
         """Whether the step can be replayed; captures it first where that has not been done for this phase."""
-        if self.usable and (self.captured is None or self.phase != self.balance.phase(step)):
+        if self.usable and (self.captured is None or self.phase != self._phase(step)):
             self._capture(step)
         return self.usable
+
+    def _phase(self, step: int) -> tuple:
+        """What a captured step has built in: it is captured anew when the balance or the method's weights change."""
+        return self.balance.phase(step), *self.method.weights.items()
 
     def _replay(self, step: int) -> Tensor:
         assert self.captured is not None, step
@@ -169,7 +173,7 @@ class ReplayedStepper(EagerStepper):
     def _capture(self, step: int) -> None:
         """Warm up, capture, and put everything the warm-up moved back."""
         assert self.buffer is not None
-        self.captured, self.phase = None, self.balance.phase(step)
+        self.captured, self.phase = None, self._phase(step)
         saved = _snapshot(self.method, self.optimizer)
         try:
             side = torch.cuda.Stream()
