@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from shiftproof.errors import ShiftproofError
+from shiftproof.errors import ShiftproofError, TrainingDiverged
 
 app = typer.Typer(
     name="shiftproof",
@@ -39,11 +39,7 @@ def main() -> None:
     except ShiftproofError as error:
         print(f"shiftproof: {error}", file=sys.stderr)
         sys.exit(2)
-    except Exception as error:
-        from shiftproof.training.trainer import TrainingDiverged
-
-        if not isinstance(error, (TrainingDiverged, OSError)):
-            raise
+    except (TrainingDiverged, OSError) as error:
         print(f"shiftproof: {error}", file=sys.stderr)
         sys.exit(1)
 
@@ -68,7 +64,7 @@ def list_(
         if entries or kind is not None:
             columns = ["name", "options", "what it is"]
             rows = [[entry["name"], _short_options(entry["options"]), entry["summary"]] for entry in entries]
-            _print_table(name if rows else f"{name}: none yet", columns, rows)
+            _print_table(name, columns, rows) if rows else print(f"{name}: none yet")
 
 
 def _described(kind: str, entry: Any) -> dict[str, Any]:

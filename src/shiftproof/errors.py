@@ -12,6 +12,10 @@ class ShiftproofError(ValueError):
     """A mistake in what the user gave: what, where, and what would be right. The command exits with status 2 on it."""
 
 
+class TrainingDiverged(RuntimeError):
+    """A loss term or weight became NaN or infinite; the sentence names it and the step. The command exits with 1."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """`"; did you mean 'irm'?"` for the closest known name, or an empty string when nothing is close."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)

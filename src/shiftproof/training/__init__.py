@@ -7,8 +7,9 @@
 `Trainer.fit(method, dataset)` returns a `Run`; `Weighted` adds a method's loss terms up; `metrics` holds the measures.
 """
 
+from shiftproof.errors import TrainingDiverged
 from shiftproof.training.balance import Balance, Weighted
 from shiftproof.training.run import Run
-from shiftproof.training.trainer import Trainer, TrainingDiverged
+from shiftproof.training.trainer import Trainer
 
 __all__ = ["Balance", "Run", "Trainer", "TrainingDiverged", "Weighted"]

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from shiftproof.data.dataset import Dataset, Split
-from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.errors import ShiftproofError, TrainingDiverged, unknown
 from shiftproof.methods.base import DataShape, Method
 from shiftproof.training import checkpoint as files
 from shiftproof.training.balance import Balance, Weighted
@@ -35,10 +35,6 @@ from shiftproof.training.steps import CompiledStepper, EagerStepper, ReplayedSte
 
 Selection = Literal["auto", "val", "last", "oracle"]
 STEPS_BETWEEN_LOOKS = 256  # loss values stay on the device this long at most before they are looked at
-
-
-class TrainingDiverged(RuntimeError):
-    """A loss term became NaN or infinite; the sentence names it and the step."""
 
 
 @dataclass
@@ -173,8 +169,15 @@ class _Loop:
     def run(self) -> Run:
         trainer = self.trainer
         torch.manual_seed(trainer.seed)
-        if trainer.deterministic:
-            torch.use_deterministic_algorithms(True, warn_only=True)
+        before = torch.are_deterministic_algorithms_enabled()
+        torch.use_deterministic_algorithms(before or trainer.deterministic, warn_only=True)
+        try:
+            return self._run()
+        finally:
+            torch.use_deterministic_algorithms(before)
+
+    def _run(self) -> Run:
+        trainer = self.trainer
         optimizer = self._optimizer()
         begun = time.perf_counter()
         resumed = self._restore(optimizer)
