@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import statistics
@@ -19,6 +18,7 @@ from shiftproof.errors import ShiftproofError, TrainingDiverged, unknown
 from shiftproof.methods.base import DataShape, Method
 from shiftproof.training import checkpoint as files
 from shiftproof.training.balance import Balance, Weighted
+from shiftproof.training.identity import digest, first_difference, plain
 from shiftproof.training.metrics import (
     LOWER_IS_BETTER,
     Predictions,
@@ -379,24 +379,24 @@ class _Loop:
         trainer = self.trainer
         chosen = ("epochs", "batch_size", "optimizer", "lr", "momentum", "weight_decay", "patience", "warmup")
         training = {key: getattr(trainer, key) for key in (*chosen, "evaluate_every", "track", "compile")}
-        config.setdefault("training", {}).update(_plain(training))
+        config.setdefault("training", {}).update(plain(training))
         config |= {
             "seed": trainer.seed,
             "selection": self.selection,
             "metric": self.metric,
-            "shape": _plain(DataShape.of(self.dataset).to_json()),
+            "shape": plain(DataShape.of(self.dataset).to_json()),
             "task": self.dataset.task,
             "num_classes": self.dataset.num_classes,
             "provenance": self.dataset.provenance,
         }
         if self.folder is not None:
-            config["data_digest"] = _digest(self.dataset)
+            config["data_digest"] = digest(self.dataset)
         return config
 
     def _require_same(self, theirs: Any, path: Path) -> None:
         if not isinstance(theirs, dict):
             raise ShiftproofError(f"{path} was not written by a run of shiftproof")
-        difference = _first_difference(self.config, theirs)
+        difference = first_difference(self.config, theirs)
         if difference is not None:
             key, ours, other = difference
             raise ShiftproofError(
@@ -426,33 +426,6 @@ def _renumbered(split: Split) -> Split:
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-
-
-def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    """Tuples as lists, so that a config equals itself after a round trip through JSON."""
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
-
-
-def _first_difference(ours: Any, theirs: Any, path: str = "") -> tuple[str, Any, Any] | None:
-    if isinstance(ours, dict) and isinstance(theirs, dict):
-        for key in sorted({*ours, *theirs}):
-            found = _first_difference(ours.get(key), theirs.get(key), f"{path}.{key}" if path else str(key))
-            if found is not None:
-                return found
-        return None
-    return None if ours == theirs else (path, ours, theirs)
-
-
-def _digest(dataset: Dataset) -> str:
-    """A short fingerprint of the samples, so that a run is not resumed on other data of the same name."""
-    total = hashlib.blake2b(digest_size=8)
-    for name, split in sorted(dataset.splits.items()):
-        total.update(name.encode())
-        for part in ("x", "y", "env", "edge_index", "edge_attr"):
-            tensor = getattr(split, part, None)
-            if tensor is not None:
-                total.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-    return total.hexdigest()
 
 
 def _or_none(value: float) -> float | None:
