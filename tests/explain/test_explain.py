@@ -1,0 +1,91 @@
+"""Reasons: scores of edges, held against the truth, written and drawn."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import shiftproof as sp
+from shiftproof.errors import ShiftproofError
+from shiftproof.explain.drawings import _undirected
+from shiftproof.methods import Explanation
+from shiftproof.training.metrics import explanation_measures
+
+SMALL = "spmotif-struc:train_per_class=8,val_per_class=3,test_per_class=4"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> str:
+    path = tmp_path_factory.mktemp("runs") / "ciga"
+    sp.fit("ciga-v2", SMALL, epochs=1, out=path)
+    return str(path)
+
+
+def test_scores_lie_between_zero_and_one_and_do_not_depend_on_the_batch(folder) -> None:
+    graphs = sp.load(SMALL).test
+    together = sp.explain(folder, graphs)
+    assert together.edge_scores.shape == (graphs.num_edges,)
+    assert float(together.edge_scores.min()) >= 0
+    assert float(together.edge_scores.max()) <= 1
+    alone = torch.cat([sp.explain(folder, graphs[i]).edge_scores for i in range(len(graphs))])
+    torch.testing.assert_close(alone, together.edge_scores, atol=1e-5, rtol=0)
+
+
+def test_the_room_stays_callable_after_it_was_imported(folder) -> None:
+    import shiftproof.explain
+
+    assert isinstance(sp.explain(folder, sp.load(SMALL).test[:2]), Explanation)
+    assert shiftproof.explain.draw is not None
+
+
+def test_the_command_writes_scores_measures_and_a_picture(folder, tmp_path) -> None:
+    command = [sys.executable, "-m", "shiftproof.cli", "explain", folder, SMALL, "--out", str(tmp_path), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    said = json.loads(done.stdout)
+    graphs = sp.load(SMALL).test
+    rows = list(csv.DictReader((tmp_path / "edges.csv").open()))
+    assert len(rows) == graphs.num_edges
+    assert sum(int(row["truth"]) for row in rows) == int(graphs.edge_truth.sum())
+    assert 0 <= said["edge_auc"] <= 1
+    assert (tmp_path / "explanations.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_perfect_scores_are_perfect_and_reversed_ones_are_not() -> None:
+    graphs = sp.load(SMALL).test
+
+    class Knows:
+        def __init__(self, sign: float) -> None:
+            self.sign = sign
+
+        def explain(self, batch) -> Explanation:
+            return Explanation(batch, edge_scores=0.5 + self.sign * (batch.edge_truth.float() - 0.5))
+
+    assert explanation_measures(Knows(1.0), graphs) == {"edge_auc": 1.0, "edge_precision": 1.0}
+    assert explanation_measures(Knows(-1.0), graphs)["edge_auc"] == 0.0
+
+
+def test_both_directions_of_an_edge_are_drawn_as_one() -> None:
+    ends = torch.tensor([[0, 1, 1], [1, 0, 2]]).numpy()
+    pairs, values = _undirected(ends, torch.tensor([0.2, 0.6, 0.8]).numpy())
+    assert pairs.tolist() == [[0, 1], [1, 2]]
+    assert values.tolist() == pytest.approx([0.0, 1.0])
+
+
+def test_a_method_without_reasons_says_so(tmp_path) -> None:
+    run = sp.fit("erm", SMALL, epochs=1)
+    with pytest.raises(ShiftproofError, match="method 'erm' gives no reasons"):
+        sp.explain(run, sp.load(SMALL).test)
+
+
+def test_graphs_of_another_kind_and_wrong_files_are_one_sentence(folder, tmp_path) -> None:
+    with pytest.raises(ShiftproofError, match="trained on 4 node features"):
+        sp.explain(folder, sp.load("ba-2motifs", graphs=20).test)
+    with pytest.raises(ShiftproofError, match="plain tensors"):
+        sp.explain(folder, "two-bit:per_env=50")
+    with pytest.raises(ShiftproofError, match=r"must end in \.png, \.svg or \.pdf"):
+        sp.explain(folder, sp.load(SMALL).test[:1]).draw(tmp_path / "why.txt")
