@@ -235,7 +235,7 @@ def test_ciga_32_a_perfect_first_model_leaves_all_same_class_samples_as_positive
     given = model.losses(batch)["contrast"]
     expected = supervised_contrastive(z, batch.y, variant="cnc", predicted=batch.y)
     torch.testing.assert_close(given, expected)
-    # no hard positives at all: every same-class sample is one, and all other-class samples (rightly predicted) are negatives
+    # no hard positives at all: every same-class sample is one; all others, rightly predicted, are negatives
     torch.testing.assert_close(expected, supervised_contrastive(z, batch.y), atol=1e-4, rtol=1e-4)
 
 
