@@ -167,37 +167,49 @@ def _command_line() -> str:
 
 @app.command()
 def bench(
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A published table; see `shiftproof list recipes`.")],
+    recipe: Annotated[
+        str, typer.Argument(metavar="RECIPE", help="A table or analysis; see `shiftproof list recipes`.")
+    ],
     seeds: Annotated[int | None, typer.Option(min=1, help="Seeds a cell; the recipe's own number by default.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for the runs; finished ones are kept.")] = Path("runs/bench"),
-    results: Annotated[Path, typer.Option(help="Folder for the table.")] = Path("results"),
+    results: Annotated[Path, typer.Option(help="Folder for the table and its figure.")] = Path("results"),
     only: Annotated[
         list[str] | None, typer.Option("--only", help="Only cells whose data or method contains this; may be repeated.")
     ] = None,
     workers: Workers = 1,
-    smoke: Annotated[bool, typer.Option("--smoke", help="One epoch a run, to see that everything works.")] = False,
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="One short epoch on few samples a run; nothing counts.")
+    ] = False,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Train a published table and write it with the printed figures beside ours."""
-    from shiftproof.bench import results_table, rows_of, run_jobs
+    """Train a published table or analysis, write it with the printed figures beside ours, and draw what it draws."""
+    from shiftproof.bench import on_few_samples, results_table, run_jobs
     from shiftproof.registry import recipes
     from shiftproof.training.checkpoint import write_json
 
     chosen = recipes[recipe].make()
+    if chosen.sequential and workers > 1:
+        raise ShiftproofError(f"'{recipe}' measures time, so its runs go one after another; leave out --workers")
     folder = out / (f"{recipe}-smoke" if smoke else recipe)
     jobs = chosen.jobs(folder, seeds=seeds, smoke=smoke, device=device)
     wanted = [job for job in jobs if not only or any(word in (job.method, *job.data.split(":")) for word in only)]
     if not wanted:
         raise ShiftproofError(f"no cell of '{recipe}' has the data or method {', '.join(only or [])}")
-    deque(run_jobs(wanted, workers=workers, style="none" if as_json else "auto"), maxlen=0)
-    rows = rows_of(wanted)
-    if not smoke and not only:
-        write_json(results / f"{recipe}.json", results_table(recipe, _command_line(), rows, note=chosen.note))
+    trained = on_few_samples(wanted, folder / "data") if smoke else wanted
+    deque(run_jobs(trained, workers=workers, style="none" if as_json else "auto"), maxlen=0)
+    rows = chosen.rows(wanted)
+    written = []
+    if smoke or not only:
+        table = (folder if smoke else results) / f"{recipe}.json"
+        write_json(table, results_table(recipe, _command_line(), rows, note=chosen.note))
+        written = [table] if chosen.draw is None else [table, chosen.draw(rows, table.with_suffix(".svg"))]
     if as_json:
         print(json.dumps(rows, indent=1))
-    else:
-        _print_rows(rows)
+        return
+    _print_rows(rows)
+    for file in written:
+        print(f"written: {file}")
 
 
 @app.command()
@@ -283,11 +295,13 @@ def _print_rows(rows: list[dict[str, Any]]) -> None:
                 str(row["seeds"]),
                 _figure(figure["mean"], figure["std"]) if figure else "-",
                 row["selection"],
+                f"{row['ratio']:.2f}" if row.get("ratio") is not None else "",
             ]
         )
-    what = f"{rows[0]['split']} {rows[0]['metric']}" if rows else "result"
-    columns = ["data", "method", "settings", what, "seeds", "published", "epoch chosen by"]
-    keep = [i for i, name in enumerate(columns) if not (name == "settings" and not any(r[i] for r in body))]
+    what = "/".join(dict.fromkeys(f"{row['split']} {row['metric']}" for row in rows)) or "result"
+    columns = ["data", "method", "settings", what, "seeds", "published", "epoch chosen by", "times erm"]
+    optional = ("settings", "times erm")
+    keep = [i for i, name in enumerate(columns) if name not in optional or any(row[i] for row in body)]
     _print_table("", [columns[i] for i in keep], [[row[i] for i in keep] for row in body])
 
 

@@ -2,11 +2,23 @@
 
 `run_jobs` trains a list of jobs one after another or in several processes (one torch thread each, waiting passively:
 two spinning thread pools on the same cores are a hundred times slower); `results_table` puts the finished runs into the
-format of the files in `results/`.
+format of the files in `results/`. A `Recipe` names the runs of a published table (`recipes`) or of an analysis with its
+figure (`analyses`).
 """
 
+from shiftproof.bench import analyses as analyses  # registers its recipes
 from shiftproof.bench.jobs import Job, expand_grid, run_jobs
-from shiftproof.bench.recipes import Cell, Recipe
+from shiftproof.bench.recipes import Cell, Recipe, on_few_samples
 from shiftproof.bench.table import results_table, rows_of, summarise
 
-__all__ = ["Cell", "Job", "Recipe", "expand_grid", "results_table", "rows_of", "run_jobs", "summarise"]
+__all__ = [
+    "Cell",
+    "Job",
+    "Recipe",
+    "expand_grid",
+    "on_few_samples",
+    "results_table",
+    "rows_of",
+    "run_jobs",
+    "summarise",
+]

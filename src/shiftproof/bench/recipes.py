@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from shiftproof.bench.jobs import Job
+import torch
+
+from shiftproof.bench.jobs import Job, load_for
+from shiftproof.bench.table import rows_of
+from shiftproof.data.dataset import Dataset, Split
+from shiftproof.data.storage import save_dataset
 from shiftproof.registry import register
+
+Row = dict[str, Any]
+SMOKE_SAMPLES = 24  # of each split: enough for some of every class, few enough for any method
 
 
 @dataclass(frozen=True)
@@ -22,17 +30,27 @@ class Cell:
 
 @dataclass(frozen=True)
 class Recipe:
-    """The runs of one table: its cells, over `seeds` seeds counted from `first_seed`."""
+    """The runs of one table: its cells, over `seeds` seeds counted from `first_seed`.
+
+    `rows` makes the finished runs into rows; `draw`, where there is a figure, takes these rows and the file to write.
+    The runs of a `sequential` recipe never share the machine, because they measure time.
+    """
 
     name: str
     cells: tuple[Cell, ...]
     seeds: int = 5
     first_seed: int = 1
     note: str = ""
+    rows: Callable[[Sequence[Job]], list[Row]] = rows_of
+    draw: Callable[[list[Row], Path], Path] | None = None
+    sequential: bool = False
 
     def jobs(self, out: Path, *, seeds: int | None = None, smoke: bool = False, device: str = "auto") -> list[Job]:
-        """Every run, seed by seed, so that an unfinished table has whole columns of fewer seeds."""
-        last = self.first_seed + (seeds or self.seeds)
+        """Every run, seed by seed, so that an unfinished table has whole columns of fewer seeds.
+
+        With `smoke` a run is one epoch, and there is one seed unless `seeds` says otherwise.
+        """
+        last = self.first_seed + (seeds or (1 if smoke else self.seeds))
         short = {"epochs": 1} if smoke else {}
         return [
             Job(
@@ -52,9 +70,33 @@ class Recipe:
 
 def folder_name(cell: Cell) -> Path:
     """Where the runs of a cell lie: the data set with its options, then the method with its variant."""
-    data = cell.data.replace(":", "_").replace(",", "_")
     variant = "".join(f"_{key}-{value}" for key, value in cell.variant.items())
-    return Path(data) / f"{cell.method}{variant}"
+    return Path(_file_name(cell.data)) / f"{cell.method}{variant}"
+
+
+def _file_name(data: str) -> str:
+    return data.replace(":", "_").replace(",", "_")
+
+
+def on_few_samples(jobs: Sequence[Job], folder: Path) -> list[Job]:
+    """The same jobs on a few samples of every split of their data, which are written into the folder."""
+    small: dict[str, str] = {}
+    for job in jobs:
+        if job.data not in small:
+            place = folder / _file_name(job.data)
+            small[job.data] = str(save_dataset(_few_samples(load_for(job)), place))
+    return [replace(job, data=small[job.data]) for job in jobs]
+
+
+def _few_samples(dataset: Dataset) -> Dataset:
+    return dataset.with_splits(**{name: _few_of_each(split) for name, split in dataset.splits.items()})
+
+
+def _few_of_each(split: Split) -> Split:
+    """The first samples of every class, equally many as far as they go."""
+    classes = split.y.unique()
+    each = max(1, SMOKE_SAMPLES // len(classes))
+    return split[torch.cat([(split.y == value).nonzero().flatten()[:each] for value in classes])]
 
 
 def _cells(data: tuple[str, ...], methods: tuple[str, ...], **variant: Any) -> tuple[Cell, ...]:

@@ -1,0 +1,176 @@
+"""Figures of the recipes: files that stand alone, drawn from the rows of a results table."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from shiftproof.training.checkpoint import write_atomic
+
+Row = dict[str, Any]
+# Okabe and Ito's colours, told apart with every common kind of colour blindness; yellow is left out (pale on white)
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c")
+INK, FAINT = "#222222", "#d9d9d9"
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "shiftproof",  # the same rows give the same file
+    "font.family": ["sans-serif"],
+    "font.size": 9.5,
+    "text.color": INK,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "axes.titlesize": 9.5,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": FAINT,
+    "grid.linewidth": 0.6,
+    "xtick.color": INK,
+    "ytick.color": INK,
+}
+Line = list[tuple[float, Row]]  # a row at each place on the horizontal axis
+
+
+def draw_curves(
+    panels: Mapping[str, Mapping[str, Line]], path: Path, *, across: str, columns: int = 3, shared: bool = False
+) -> Path:
+    """One panel a title, one line a name: the mean over the seeds within a band of one deviation.
+
+    With `shared` all panels have the same vertical axis.
+    """
+    columns = min(columns, len(panels))
+    count = -(-len(panels) // columns)
+    with _figure(path, 3.1 * columns, 2.3 * count + 0.4) as figure:
+        grid = figure.subplots(count, columns, squeeze=False, sharex=True, sharey=shared).flat
+        _curves(figure, grid, panels, across)
+        for axes in grid[len(panels) :]:
+            axes.set_visible(False)
+    return path
+
+
+def draw_dots(
+    panels: Mapping[str, Mapping[str, Row]],
+    path: Path,
+    *,
+    reference: str | None = None,
+    curves: Mapping[str, Mapping[str, Line]] | None = None,
+    across: str = "",
+) -> Path:
+    """One panel a title, one line a row: a dot a seed, a bar for the mean, a thin line at the mean of `reference`.
+
+    `curves` are further panels below, as `draw_curves` makes them.
+    """
+    columns = max(len(panels), len(curves or {}))
+    heights = [0.3 * max(len(rows) for rows in panels.values()) + 0.9] + ([2.6] if curves else [])
+    with _figure(path, 1.6 + 3.4 * columns, sum(heights)) as figure:
+        grid = figure.subplots(len(heights), columns, squeeze=False, height_ratios=heights)
+        for axes, (title, rows) in zip(grid[0], panels.items(), strict=False):
+            _dots(axes, rows, reference)
+            axes.set_title(title)
+        _curves(figure, grid[-1], curves or {}, across)
+        for axes in figure.axes:
+            axes.set_visible(axes.has_data())
+    return path
+
+
+def _curves(figure: Any, grid: Iterable[Any], panels: Mapping[str, Mapping[str, Line]], across: str) -> None:
+    names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
+    handles = {}
+    for axes, (title, lines) in zip(grid, panels.items(), strict=False):
+        for name, line in lines.items():
+            handles[name] = _line(axes, line, COLOURS[names.index(name) % len(COLOURS)])
+        axes.set_title(title)
+        axes.set_xlabel(across)
+        axes.set_ylabel(measured(row for line in lines.values() for _, row in line))
+        axes.tick_params(length=0, labelbottom=True)
+    if len(handles) > 1:
+        figure.legend(handles.values(), handles, loc="outside upper right", ncols=len(handles), frameon=False)
+
+
+def _line(axes: Any, line: Line, colour: str) -> Any:
+    points = sorted(((x, row) for x, row in line if row["mean"] is not None), key=lambda point: point[0])
+    x = [place for place, _ in points]
+    mean = [row["mean"] for _, row in points]
+    low, high = ([row["mean"] + sign * (row["std"] or 0.0) for _, row in points] for sign in (-1, 1))
+    axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+    return axes.plot(x, mean, "o-", color=colour, linewidth=1.6, markersize=3.5)[0]
+
+
+def _dots(axes: Any, rows: Mapping[str, Row], reference: str | None) -> None:
+    for number, row in enumerate(rows.values()):
+        colour = COLOURS[number % len(COLOURS)]
+        values = [value for value in row["values"] if value is not None]
+        axes.plot(values, [number] * len(values), "o", color=colour, markersize=5, alpha=0.55, mew=0)
+        if row["mean"] is not None:
+            axes.plot([row["mean"]] * 2, [number - 0.3, number + 0.3], color=colour, linewidth=3)
+    if reference in rows and rows[reference]["mean"] is not None:
+        axes.axvline(rows[reference]["mean"], color=INK, linewidth=0.9, linestyle=(0, (2, 3)), zorder=0)
+    axes.set_yticks(range(len(rows)), list(rows))
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_xlabel(measured(rows.values()))
+    axes.grid(visible=False, axis="y")
+    axes.tick_params(length=0)
+
+
+def draw_bars(bars: Mapping[str, tuple[float, float | None]], path: Path, *, across: str, crosses: str) -> Path:
+    """One bar a name with its figure at the end; a cross where a second figure, described by `crosses`, is known."""
+    with _figure(path, 6.4, 0.32 * len(bars) + 1.0) as figure:
+        axes = figure.subplots()
+        for number, (value, printed) in enumerate(bars.values()):
+            axes.barh(number, value, height=0.62, color=COLOURS[0], alpha=0.85)
+            axes.annotate(f"{value:.2f}", (value, number), (4, 0), textcoords="offset points", va="center")
+            if printed is not None:
+                label = crosses if not axes.get_legend_handles_labels()[0] else None
+                axes.plot(printed, number, "x", color=INK, markersize=6, mew=1.5, label=label)
+        axes.set_yticks(range(len(bars)), list(bars))
+        axes.invert_yaxis()
+        axes.set_xscale("symlog", linthresh=10)  # one method in ten takes tens of times as long
+        axes.set_xlim(left=0)
+        axes.set_xlabel(across)
+        axes.grid(visible=False, axis="y")
+        axes.tick_params(length=0)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(loc="lower right", frameon=False)
+    return path
+
+
+def draw_explanations(explained: Mapping[str, Any], path: Path) -> Path:
+    """One line of graphs a title: the darker an edge, the higher its score; the true subgraph is pink."""
+    from shiftproof.explain.drawings import _draw_one
+
+    columns = max(len(found) for found in explained.values())
+    with _figure(path, 3.2 * columns, 3.3 * len(explained)) as figure:
+        parts = figure.subfigures(len(explained), 1, squeeze=False).flat
+        for part, (title, found) in zip(parts, explained.items(), strict=True):
+            part.suptitle(title, x=0.01, ha="left")
+            for number, axes in enumerate(part.subplots(1, columns, squeeze=False).flat):
+                axes.set_axis_off()
+                if number < len(found):
+                    _draw_one(axes, found, number)
+    return path
+
+
+def measured(rows: Iterable[Row]) -> str:
+    """What the figures of these rows are, for an axis."""
+    words = dict.fromkeys(f"{row['split']} {row['metric']}".replace("_", " ") for row in rows)
+    return " and ".join(words)
+
+
+@contextmanager
+def _figure(path: Path, width: float, height: float) -> Iterator[Any]:
+    """A figure that is written to the path when it is done; matplotlib is imported here, not with the package."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        yield figure
+        content = io.BytesIO()
+        kind = path.suffix[1:]
+        figure.savefig(content, format=kind, dpi=130, metadata={"Date": None} if kind == "svg" else None)
+    write_atomic(path, content.getvalue())
