@@ -32,7 +32,24 @@ _HOMES = {
     "Weighted": "shiftproof.training",
 }
 _ROOMS = ("bench", "data", "explain", "methods", "nn", "objectives", "report", "training")
-__all__ = ["__version__", "explain", *_HOMES]
+__all__ = [
+    "Dataset",
+    "DomainSet",
+    "GraphBatch",
+    "GraphSet",
+    "Method",
+    "Network",
+    "Run",
+    "ShiftproofError",
+    "Trainer",
+    "Weighted",
+    "__version__",
+    "explain",
+    "fit",
+    "load",
+    "predict",
+    "register",
+]
 
 if TYPE_CHECKING:
     from shiftproof.api import fit as fit
