@@ -30,7 +30,15 @@ class Trains(Protocol):
 
     seed: int
 
-    def fit_reference(self, method: Method, dataset: Dataset, name: str, *, epochs: int | None = None) -> None:
+    def fit_reference(
+        self,
+        method: Method,
+        dataset: Dataset,
+        name: str,
+        *,
+        epochs: int | None = None,
+        selection: Literal["auto", "val", "last", "oracle"] | None = None,
+    ) -> None:
         """Train a helper model with this trainer's settings; it is resumed too if the run was killed."""
         ...
 
@@ -157,6 +165,13 @@ class Method(nn.Module):
 
     def start_epoch(self, epoch: int) -> None:
         """Told the number of each epoch before it begins, for terms that follow a schedule."""
+
+    def training_index(self, epoch: int) -> Tensor | None:
+        """The positions in the training split that make up an epoch, repeats allowed; None is each sample once.
+
+        A function of the epoch and of the method's buffers alone, so that a resumed run sees the same samples.
+        """
+        return None
 
     def head_parameters(self) -> list[nn.Parameter]:
         """The parameters of the last layer, for balances that compare gradients there."""

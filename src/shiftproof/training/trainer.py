@@ -89,10 +89,22 @@ class Trainer:
         loop = _Loop(self, method, dataset, config)
         return loop.finished() or loop.run()
 
-    def fit_reference(self, method: Method, dataset: Dataset, name: str, *, epochs: int | None = None) -> None:
-        """Train a helper model with the same settings (stage 0 of a method); its run lies in a sub-folder."""
+    def fit_reference(
+        self,
+        method: Method,
+        dataset: Dataset,
+        name: str,
+        *,
+        epochs: int | None = None,
+        selection: Selection | None = None,
+    ) -> None:
+        """Train a helper model with the same settings (stage 0 of a method); its run lies in a sub-folder.
+
+        `epochs` and `selection` stand above the trainer's own.
+        """
         folder = None if self.out is None else Path(self.out) / name
         child = replace(self, out=folder, resume=True, epochs=epochs or self.epochs, balance=Weighted())
+        child.selection = selection or self.selection
         child.fit(method, dataset, config={"method": name, "seed": self.seed, "data": dataset.spec, "own_method": True})
 
     def score(self, logits: Tensor, dataset: Dataset, split: str) -> float:
@@ -210,7 +222,9 @@ class _Loop:
     def _train_epoch(self, stepper: Stepper) -> None:
         self.method.train()
         self.method.start_epoch(self.epoch)
-        for values in stepper.epoch(self.train, self.trainer.batch_size, self.order, self.step):
+        chosen = self.method.training_index(self.epoch)
+        train = self.train if chosen is None else self.train[chosen]
+        for values in stepper.epoch(train, self.trainer.batch_size, self.order, self.step):
             self.names = stepper.names
             self.pending.append((self.epoch, self.step, values))
             self.step += 1
