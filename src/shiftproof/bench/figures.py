@@ -57,7 +57,7 @@ def draw_dots(
     panels: Mapping[str, Mapping[str, Row]],
     path: Path,
     *,
-    reference: str | None = None,
+    reference: str = "",
     curves: Mapping[str, Mapping[str, Line]] | None = None,
     across: str = "",
 ) -> Path:
@@ -72,6 +72,8 @@ def draw_dots(
         for axes, (title, rows) in zip(grid[0], panels.items(), strict=False):
             _dots(axes, rows, reference)
             axes.set_title(title)
+            if axes is not grid[0][0] and list(rows) == list(next(iter(panels.values()))):
+                axes.set_yticklabels([])  # the first panel has them
         _curves(figure, grid[-1], curves or {}, across)
         for axes in figure.axes:
             axes.set_visible(axes.has_data())
@@ -88,7 +90,7 @@ def _curves(figure: Any, grid: Iterable[Any], panels: Mapping[str, Mapping[str, 
         axes.set_xlabel(across)
         axes.set_ylabel(measured(row for line in lines.values() for _, row in line))
         axes.tick_params(length=0, labelbottom=True)
-    if len(handles) > 1:
+    if any(len(lines) > 1 for lines in panels.values()):
         figure.legend(handles.values(), handles, loc="outside upper right", ncols=len(handles), frameon=False)
 
 
@@ -101,7 +103,7 @@ def _line(axes: Any, line: Line, colour: str) -> Any:
     return axes.plot(x, mean, "o-", color=colour, linewidth=1.6, markersize=3.5)[0]
 
 
-def _dots(axes: Any, rows: Mapping[str, Row], reference: str | None) -> None:
+def _dots(axes: Any, rows: Mapping[str, Row], reference: str) -> None:
     for number, row in enumerate(rows.values()):
         colour = COLOURS[number % len(COLOURS)]
         values = [value for value in row["values"] if value is not None]
@@ -117,25 +119,31 @@ def _dots(axes: Any, rows: Mapping[str, Row], reference: str | None) -> None:
     axes.tick_params(length=0)
 
 
-def draw_bars(bars: Mapping[str, tuple[float, float | None]], path: Path, *, across: str, crosses: str) -> Path:
-    """One bar a name with its figure at the end; a cross where a second figure, described by `crosses`, is known."""
-    with _figure(path, 6.4, 0.32 * len(bars) + 1.0) as figure:
+def draw_ratios(ratios: Mapping[str, tuple[float, float | None]], path: Path, *, across: str, crosses: str) -> Path:
+    """A dot a name, its figure beside the name; a cross where a second figure, described by `crosses`, is known."""
+    with _figure(path, 6.4, 0.3 * len(ratios) + 1.1) as figure:
         axes = figure.subplots()
-        for number, (value, printed) in enumerate(bars.values()):
-            axes.barh(number, value, height=0.62, color=COLOURS[0], alpha=0.85)
-            axes.annotate(f"{value:.2f}", (value, number), (4, 0), textcoords="offset points", va="center")
-            if printed is not None:
-                label = crosses if not axes.get_legend_handles_labels()[0] else None
-                axes.plot(printed, number, "x", color=INK, markersize=6, mew=1.5, label=label)
-        axes.set_yticks(range(len(bars)), list(bars))
+        places = range(len(ratios))
+        printed = [(second, place) for place, (_, second) in zip(places, ratios.values(), strict=True) if second]
+        axes.axvline(1, color=INK, linewidth=0.9, linestyle=(0, (2, 3)), zorder=0)
+        axes.plot([first for first, _ in ratios.values()], places, "o", color=COLOURS[0], markersize=7, label="ours")
+        axes.plot(
+            [second for second, _ in printed],
+            [place for _, place in printed],
+            "x",
+            color=INK,
+            markersize=6,
+            mew=1.5,
+            label=crosses,
+        )
+        axes.set_yticks(places, [f"{name}  {first:.2f}" for name, (first, _) in ratios.items()])
         axes.invert_yaxis()
-        axes.set_xscale("symlog", linthresh=10)  # one method in ten takes tens of times as long
-        axes.set_xlim(left=0)
+        axes.set_xscale("log")  # one method in ten takes tens of times as long
+        axes.set_xticks(ticks := [1, 2, 5, 10, 20, 50], [str(tick) for tick in ticks])
+        axes.set_xticks([], minor=True)
         axes.set_xlabel(across)
-        axes.grid(visible=False, axis="y")
         axes.tick_params(length=0)
-        if axes.get_legend_handles_labels()[0]:
-            axes.legend(loc="lower right", frameon=False)
+        figure.legend(loc="outside upper right", ncols=2, frameon=False)
     return path
 
 
