@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 import shiftproof as sp
-from shiftproof.methods import ERM, DataShape, Network
+from shiftproof.errors import ShiftproofError
+from shiftproof.methods import ERM, GALA, DataShape, Network, ProxyTable
+from shiftproof.presets import preset_for
 from shiftproof.training import Trainer, trainer
 
 SMALL = {"train_per_class": 12, "val_per_class": 4, "test_per_class": 4}
@@ -94,3 +96,96 @@ def test_a_helper_can_be_judged_otherwise_than_the_run_it_helps(data) -> None:
 
     Trainer(epochs=1, selection="val").fit(Told(DataShape.of(data), network=NETWORK), data)
     assert chosen
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "alpha", "upsample"),
+    [(0.8, 0.6, 0.5, "auto"), (0.8, 0.7, 1.0, "auto"), (0.8, 0.9, 0.5, 3), (0.7, 0.9, 128.0, 4), (0.7, 0.95, 128.0, 4)],
+)
+def test_gala_takes_the_published_settings_of_the_nearest_pair(a, b, alpha, upsample) -> None:
+    settings = preset_for(sp.load("two-piece", a=a, b=b, **SMALL)).settings("gala")
+    assert (settings["alpha"], settings["upsample"]) == (alpha, upsample)
+    assert (settings["clusters"], settings["terms_from"], settings["warmup"]) == (3, 10, 100)
+
+
+def test_a_column_a_tensor_or_chance_can_stand_for_the_environment(data) -> None:
+    given = {**QUICK, "upsample": "off"}
+    by_column = sp.fit("gala", data, proxy="base", **given).method
+    assert torch.equal(by_column.proxy, data.train.columns["base"].long())
+    by_tensor = GALA(DataShape.of(data), network=NETWORK, proxy=data.train.columns["base"].long(), upsample="off")
+    sp.fit(by_tensor, data, epochs=1)
+    assert torch.equal(by_tensor.proxy, by_column.proxy)
+    by_chance = sp.fit("gala", data, proxy="random", **given).method
+    assert set(by_chance.proxy.tolist()) == {0, 1, 2}
+
+
+def test_no_assistant_is_trained_where_nothing_asks_for_one(data, tmp_path) -> None:
+    sp.fit("gala", data, proxy="base", upsample="off", out=tmp_path / "alone", **QUICK)
+    assert not (tmp_path / "alone" / "assistant").exists()
+    sp.fit("gala", data, proxy="base", upsample=1, reference_epochs=1, out=tmp_path / "helped", **QUICK)
+    assert (tmp_path / "helped" / "assistant" / "metrics.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"proxy": "colour"}, "unknown proxy 'colour'"),
+        ({"proxy": torch.zeros(3, dtype=torch.long)}, "one whole number for each of the 36 training samples"),
+        ({"upsample": -1}, "'upsample' is 'off', 'auto' or a number of copies"),
+        ({"clusters": 0}, "'clusters' is a whole number from 1"),
+        ({"assistant": "svm"}, "svm"),
+    ],
+)
+def test_what_gala_cannot_do_is_one_sentence(data, options, sentence) -> None:
+    with pytest.raises(ShiftproofError, match=sentence):
+        sp.fit("gala", data, **{"reference_epochs": 1, **QUICK, **options})
+
+
+@pytest.mark.parametrize("select", ["val", "last", "train"])
+@pytest.mark.parametrize("assistant", ["erm", "xgnn"])
+def test_gala_trains_with_every_assistant_and_says_what_its_proxies_follow(data, assistant, select) -> None:
+    chosen = {"assistant": assistant, "assistant_select": select, "proxy": "label", "anchors": "incorrect", "beta": 1.0}
+    run = sp.fit("gala", data, reference_epochs=1, denominator="infonce", terms_from=1, **chosen, **QUICK)
+    told = run.method.proxy_table().diagnostics(data)
+    assert told.keys() == {"assistant", "label", "base", "motif"}
+    assert told["assistant"]["accuracy"] == pytest.approx(float(run.method.correct.double().mean()))
+    assert all(0 <= told[name]["nmi"] <= 1 for name in ("label", "base", "motif"))
+
+
+def test_diagnostics_recognise_what_the_proxy_follows_whatever_its_numbers(data) -> None:
+    base, y = data.train.columns["base"].long(), data.train.y
+    table = ProxyTable(torch.tensor([2, 0, 1])[base], base, base == y)
+    told = table.diagnostics(data)
+    assert told["base"]["nmi"] == pytest.approx(1)
+    assert told["base"]["agreement"] == 1
+    assert told["motif"]["agreement"] < 1
+    assert told["base"]["strength_correct"] == 1
+    if bool((base != y).any()):
+        assert told["base"]["strength_incorrect"] == 0
+    with pytest.raises(ShiftproofError, match="the proxies belong to 36 training samples"):
+        table.diagnostics(data.with_splits(train=data.train[:5]))
+
+
+def test_upsampling_repeats_the_errors_in_every_epoch(data, monkeypatch) -> None:
+    seen: list[int] = []
+    original = GALA.losses
+    monkeypatch.setattr(
+        GALA, "losses", lambda self, batch: (seen.extend(batch.index.tolist()), original(self, batch))[1]
+    )
+    run = sp.fit("gala", data, upsample=3, reference_epochs=1, **{**QUICK, "epochs": 1})
+    correct = run.method.correct
+    smaller = ~correct if int((~correct).sum()) <= int(correct.sum()) else correct
+    assert torch.tensor(seen).bincount(minlength=36).tolist() == (1 + 3 * smaller.long()).tolist()
+
+
+def test_a_killed_run_of_gala_goes_on_to_the_same_weights(data, tmp_path, kill_after) -> None:
+    settings = {**QUICK, "epochs": 4, "reference_epochs": 2, "upsample": 2, "terms_from": 1, "checkpoint_seconds": 0.0}
+    whole = sp.fit("gala", data, out=tmp_path / "whole", **settings)
+    kill_after(2)
+    with pytest.raises(Killed):
+        sp.fit("gala", data, out=tmp_path / "killed", **settings)
+    kill_after(None)
+    again = sp.fit("gala", data, out=tmp_path / "killed", resume=True, **settings)
+    assert again.metrics == whole.metrics
+    for name, tensor in whole.method.state_dict().items():
+        assert torch.equal(tensor, again.method.state_dict()[name]), name

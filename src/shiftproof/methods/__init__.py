@@ -5,12 +5,13 @@
 
 `erm` is plain training and `oracle` the same where the data do not move; `irm`, `vrex`, `irmx`, `ib-irm` and `groupdro`
 use environments (the data set's own, or a random partition); `eiil` infers them; `cnc` contrasts a plain model's
-mistakes. On graphs, `ciga-v1` and `ciga-v2` find the invariant subgraph, `xgnn`, `dir`, `gib` and `asap` find
-one by other means. For graphs that grow, `wl-kernel`, `gc-kernel` and the `gamma` methods count subgraphs, and `k-gnn`
-passes messages between sets of nodes. `Method` is the class to derive your own from.
+mistakes. On graphs, `ciga-v1` and `ciga-v2` find the invariant subgraph, `gala` also where a shortcut is stronger;
+`xgnn`, `dir`, `gib` and `asap` find one by other means. For graphs that grow, `wl-kernel`, `gc-kernel` and the `gamma`
+methods count subgraphs, and `k-gnn` passes messages between sets of nodes. `Method` is the class to derive your own from.
 """
 
 from shiftproof.methods.asap import ASAP
+from shiftproof.methods.assistant import EnvironmentAssistant, ProxyTable
 from shiftproof.methods.base import DataShape, Method, Network
 from shiftproof.methods.ciga import CIGA, XGNN, CIGAv1, CIGAv2
 from shiftproof.methods.cnc import CNC
@@ -18,6 +19,7 @@ from shiftproof.methods.dir import DIR
 from shiftproof.methods.eiil import EIIL
 from shiftproof.methods.erm import ERM
 from shiftproof.methods.explanation import Explanation
+from shiftproof.methods.gala import GALA
 from shiftproof.methods.gamma import GammaGIN, GammaOneHot, GammaRPGIN
 from shiftproof.methods.gib import GIB
 from shiftproof.methods.graphlet_kernel import GCKernel
@@ -36,6 +38,7 @@ __all__ = [
     "DIR",
     "EIIL",
     "ERM",
+    "GALA",
     "GIB",
     "IBIRM",
     "IRM",
@@ -45,6 +48,7 @@ __all__ = [
     "CIGAv1",
     "CIGAv2",
     "DataShape",
+    "EnvironmentAssistant",
     "Explanation",
     "GCKernel",
     "GammaGIN",
@@ -55,6 +59,7 @@ __all__ = [
     "Method",
     "Network",
     "Oracle",
+    "ProxyTable",
     "VREx",
     "WLKernel",
 ]

@@ -28,6 +28,7 @@ from shiftproof.objectives.contrastive import pair_contrast, supervised_contrast
 from shiftproof.objectives.coral import coral_penalty
 from shiftproof.objectives.environments import infer_environments, random_environments, split_objective
 from shiftproof.objectives.fishr import fishr_penalty
+from shiftproof.objectives.gala_contrast import proxy_contrast, proxy_pairs
 from shiftproof.objectives.gce import generalised_cross_entropy
 from shiftproof.objectives.gradient_matching import gradient_matching_penalty
 from shiftproof.objectives.gradients import env_gradients
@@ -64,6 +65,8 @@ __all__ = [
     "mmce",
     "nonnegative",
     "pair_contrast",
+    "proxy_contrast",
+    "proxy_pairs",
     "random_environments",
     "sample_losses",
     "spectral_decoupling",

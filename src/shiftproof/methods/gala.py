@@ -1,0 +1,166 @@
+"""GALA: the invariant subgraph, also where the shortcut is stronger than the cause."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from shiftproof.data.dataset import Dataset, Split
+from shiftproof.data.graphs import GraphBatch
+from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.methods.assistant import AssistantModel, AssistantSelection, EnvironmentAssistant, ProxyTable
+from shiftproof.methods.base import DataShape, Network, Trains
+from shiftproof.methods.ciga import CIGA, Contrast
+from shiftproof.methods.interpretable import ClassifierInput, Rounding
+from shiftproof.methods.upsampling import Upsampling, require_upsampling, upsampled
+from shiftproof.objectives import hinge, proxy_contrast
+from shiftproof.registry import register
+
+
+@register("gala", tags=("graphs",))
+class GALA(CIGA):
+    """An assistant shows where the shortcut leads; graphs of one class that it tells apart are drawn together.
+
+    .. math:: R(f_c(\\hat G_c)) + α\\, L_{con}(h; y, a), \\qquad
+        P(i)=\\{y_j=y_i, a_j≠a_i\\},\\; N(i)=\\{y_j≠y_i, a_j=a_i\\}
+
+    Stage 0 trains the `assistant` ("erm" or "xgnn"; `assistant_select` is which epoch of it is kept: the best on the
+    validation split, the "last" of `reference_epochs`, or the best on the training split). The proxy `a` is the
+    `"cluster"` of its representation, the `"label"` it predicts, `"random"`, the name of a column of the training data
+    (`"base"` on two-piece graphs is the oracle) or your own tensor of ids. `upsample` repeats the smaller of the groups
+    that the assistant predicts right and wrong, in every term: a number of copies, "auto" or "off". The contrast starts
+    at epoch `terms_from`; `anchors="incorrect"` takes it over the wrongly predicted samples only; `beta` adds CIGA's
+    hinge. `proxy_table()` holds what the assistant found.
+    """
+
+    proxy: Tensor
+    predicted: Tensor
+    correct: Tensor
+
+    def __init__(
+        self,
+        shape: DataShape,
+        *,
+        network: Network | None = None,
+        alpha: float = 1.0,
+        beta: float = 0.0,
+        assistant: AssistantModel = "erm",
+        assistant_select: AssistantSelection = "val",
+        assistant_contrast: float = 0.0,
+        reference_epochs: int | None = None,
+        proxy: str | Tensor = "cluster",
+        clusters: int = 3,
+        anchors: Literal["all", "incorrect"] = "all",
+        upsample: Upsampling = "auto",
+        terms_from: int = 0,
+        denominator: Literal["pairs", "infonce"] = "pairs",
+        temperature: float = 1.0,
+        ratio: float = -1.0,
+        rounding: Rounding = "ceil",
+        scorer_norm: bool = True,
+        classifier_input: ClassifierInput = "raw",
+        classifier_width: int | None = None,
+        contrast: Contrast = "rep",
+        symmetric: bool = False,
+    ) -> None:
+        if shape.task not in ("multiclass", "binary"):
+            raise ShiftproofError(f"GALA tells classes from proxies and takes no {shape.task} labels")
+        if anchors not in ("all", "incorrect"):
+            raise unknown("anchors", anchors, ("all", "incorrect"))
+        if clusters < 1:
+            raise ShiftproofError(f"'clusters' is a whole number from 1, not {clusters}")
+        require_upsampling(upsample)
+        super().__init__(
+            shape,
+            network=network,
+            alpha=alpha,
+            beta=beta,
+            ratio=ratio,
+            rounding=rounding,
+            scorer_norm=scorer_norm,
+            classifier_input=classifier_input,
+            classifier_width=classifier_width,
+            contrast=contrast,
+            temperature=temperature,
+            symmetric=symmetric,
+        )
+        self.network = network
+        self.assistant = EnvironmentAssistant(
+            model=assistant,
+            select=assistant_select,
+            epochs=reference_epochs,
+            ratio=ratio,
+            contrast=assistant_contrast,
+            classifier_input=classifier_input,
+            classifier_width=classifier_width,
+        )
+        self.proxy_source, self.clusters, self.anchors = proxy, clusters, anchors
+        self.upsample: Upsampling = upsample
+        self.proxy_denominator, self.terms_from = denominator, terms_from
+        self.full_weights = dict(self.weights)
+        self.register_buffer("proxy", torch.zeros(shape.num_train, dtype=torch.long))
+        self.register_buffer("predicted", torch.full((shape.num_train,), -1))
+        self.register_buffer("correct", torch.zeros(shape.num_train, dtype=torch.bool))
+
+    def prepare(self, dataset: Dataset, trainer: Trains) -> None:
+        train, kind = dataset.train, self.proxy_source
+        # clusters=1 is the released commands' way of asking for label predictions (spec gala 4.3)
+        seen = "label" if kind == "cluster" and self.clusters == 1 else kind
+        asked = isinstance(seen, str) and seen in ("label", "cluster")
+        contrasted = "contrast" in self.weights
+        if (asked and contrasted) or self.upsample not in ("off", 0) or self.anchors == "incorrect":
+            model = self.assistant.fit(dataset, trainer, self.network)
+            shown = str(seen) if asked else "label"
+            table = self.assistant.proxies(model, train, kind=shown, clusters=self.clusters, seed=trainer.seed)
+            self.proxy.copy_(table.proxy)
+            self.predicted.copy_(table.predicted)
+            self.correct.copy_(table.correct)
+        if contrasted and not asked:
+            self.proxy.copy_(self._handed_in(train, trainer.seed))
+
+    def _handed_in(self, train: Split, seed: int) -> Tensor:
+        source = self.proxy_source
+        if isinstance(source, Tensor):
+            if source.shape != (len(train),) or source.is_floating_point():
+                raise ShiftproofError(
+                    f"'proxy' holds one whole number for each of the {len(train)} training samples, "
+                    f"not {source.dtype} of shape {tuple(source.shape)}"
+                )
+            return source
+        if source == "random":
+            return torch.randint(self.clusters, (len(train),), generator=torch.Generator().manual_seed(seed))
+        if source not in train.columns:
+            raise unknown("proxy", source, ("cluster", "label", "random", *train.columns))
+        return train.columns[source].long()
+
+    def proxy_table(self) -> ProxyTable:
+        """The proxies of the training samples; its `diagnostics(dataset)` says what they follow."""
+        return ProxyTable(self.proxy, self.predicted, self.correct)
+
+    def training_index(self, epoch: int) -> Tensor | None:
+        return None if self.upsample == "off" else upsampled(self.correct, self.upsample)
+
+    def start_epoch(self, epoch: int) -> None:
+        later = {name: weight if epoch >= self.terms_from else 0.0 for name, weight in self.full_weights.items()}
+        self.weights = {**later, "task": 1.0}
+
+    def losses(self, batch: GraphBatch) -> dict[str, Tensor]:
+        found = self.extract(batch)
+        z = self.represent(found.kept)
+        risk = self.risks(self.logits(z), batch)
+        terms = {"task": risk.mean()}
+        if "contrast" in self.weights:
+            terms["contrast"] = proxy_contrast(
+                self._contrasted(z, found),
+                batch.y.long(),
+                self.proxy.index_select(0, batch.index),
+                anchors=None if self.anchors == "all" else ~self.correct.index_select(0, batch.index),
+                temperature=self.temperature,
+                denominator=self.proxy_denominator,
+            )
+        if "hinge" in self.weights:
+            wrong = self.risks(self.logits(self._left_vector(batch, found), self.spurious_head), batch)
+            terms["hinge"] = hinge(wrong, risk)
+        return terms

@@ -1,0 +1,57 @@
+"""GALA's contrast: same label but another proxy together, another label but the same proxy apart."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from shiftproof.errors import unknown
+from shiftproof.objectives.contrastive import _masked_logsumexp, _over_anchors, _similarity, pair_contrast
+
+PROXY_DENOMINATORS = ("pairs", "infonce")
+
+
+def proxy_pairs(y: Tensor, proxy: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Which samples an anchor is drawn to and which it is told from, two [n, n] masks.
+
+    .. math:: P(i)=\{j: y_j=y_i, a_j\ne a_i\}, \qquad N(i)=\{j: y_j\ne y_i, a_j=a_i\}
+    """
+    same_label = y.reshape(-1, 1) == y.reshape(1, -1)
+    same_proxy = proxy.reshape(-1, 1) == proxy.reshape(1, -1)
+    return same_label & ~same_proxy, ~same_label & same_proxy
+
+
+def proxy_contrast(
+    z: Tensor,
+    y: Tensor,
+    proxy: Tensor,
+    *,
+    anchors: Tensor | None = None,
+    temperature: float = 1.0,
+    denominator: str = "pairs",
+) -> Tensor:
+    r"""How badly representations `z` ([n, d]) show the label `y` ([n]) rather than the proxy ([n] ids).
+
+    .. math:: -\frac1{|V|}\sum_{i\in V}\frac1{|P(i)|}\sum_{p\in P(i)}
+        \Big[s_{ip}-\log\sum_{j\in P(i)\cup N(i)}e^{s_{ij}}\Big], \qquad V=\{i: P(i)\ne\emptyset\}
+
+    with the pairs of `proxy_pairs` and cosines s over the temperature. Where the batch holds no positive pair at all,
+    every other sample of the class is one; where it holds no pair of either kind, the denominator runs over all others:
+    both together are CIGA's term (spec gala 4.4). `anchors` ([n] mask, one-sided sampling) keeps some rows only and
+    has no such fall-back. `denominator="infonce"` is the printed formula: the one positive and all other classes.
+    """
+    if denominator not in PROXY_DENOMINATORS:
+        raise unknown("denominator", denominator, PROXY_DENOMINATORS)
+    positives, negatives = proxy_pairs(y, proxy)
+    candidates = positives | negatives
+    same = y.reshape(-1, 1) == y.reshape(1, -1)
+    if anchors is None:
+        others = ~torch.eye(len(z), dtype=torch.bool, device=z.device)
+        candidates = torch.where(candidates.any(), candidates, others)
+        positives = torch.where(positives.any(), positives, same & others)
+    else:
+        positives = positives & anchors.reshape(-1, 1)
+    if denominator == "pairs":
+        return pair_contrast(z, positives, candidates, temperature=temperature)
+    similarity = _similarity(z, temperature)
+    return _over_anchors(similarity - torch.logaddexp(similarity, _masked_logsumexp(similarity, ~same)), positives)
