@@ -208,6 +208,8 @@ class _Loop:
             while stepper is not None and self.epoch < epochs and not self.stopped:
                 started = time.perf_counter()
                 self._train_epoch(stepper)
+                if self.device.type == "cuda":
+                    torch.cuda.synchronize(self.device)  # the clock must not run ahead of the device
                 self.epoch_seconds.append(time.perf_counter() - started)
                 note = self._evaluate() if self._is_due() else ""
                 self.epoch += 1
