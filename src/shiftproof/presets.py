@@ -133,6 +133,9 @@ def _two_piece(a: float, b: float) -> Preset:
             "ciga-v2": {**soft, "contrast": "rep"},
             "dir": {"ratio": -1.0, "classifier_input": "raw", "penalty": 1e-2},
             "gala": {**gala, "alpha": alpha, "upsample": upsample},
+            **{name: {"terms_from": 10} for name in ("grea", "cal", "gil")},
+            "gsat": {"decay_interval": 25},  # a quarter of the epochs before early stopping
+            "disc": {"ratio": 0.25},  # spec gala 5.10: soft masks degrade it
         },
     )
 

@@ -10,8 +10,10 @@ from torch import Tensor
 
 import shiftproof as sp
 from shiftproof.errors import ShiftproofError
-from shiftproof.methods import ERM, GALA, DataShape, Network, ProxyTable
+from shiftproof.methods import CAL, ERM, GALA, GIL, GREA, GSAT, DataShape, DisC, MoleOOD, Network, ProxyTable
+from shiftproof.nn import reverse_edges
 from shiftproof.presets import preset_for
+from shiftproof.registry import methods
 from shiftproof.training import Trainer, trainer
 
 SMALL = {"train_per_class": 12, "val_per_class": 4, "test_per_class": 4}
@@ -189,3 +191,60 @@ def test_a_killed_run_of_gala_goes_on_to_the_same_weights(data, tmp_path, kill_a
     assert again.metrics == whole.metrics
     for name, tensor in whole.method.state_dict().items():
         assert torch.equal(tensor, again.method.state_dict()[name]), name
+
+
+def test_the_baselines_keep_their_train_mode_through_a_batch(data) -> None:
+    for make in (GREA, CAL, GIL, DisC, MoleOOD):
+        torch.manual_seed(0)
+        method = make(DataShape.of(data), network=NETWORK).train()
+        method.losses(data.train.whole())
+        assert all(module.training for module in method.modules()), make.__name__
+
+
+@pytest.mark.parametrize("name", ["grea", "cal", "gil"])
+def test_further_terms_wait_for_their_epoch(data, name) -> None:
+    method = methods[name].make(DataShape.of(data), network=NETWORK, penalty=2.0, terms_from=3)
+    method.start_epoch(2)
+    assert set(method.weights.values()) == {0.0, 1.0}
+    method.start_epoch(3)
+    assert set(method.weights.values()) == {1.0, 2.0}
+
+
+def test_moleood_infers_first_and_goes_on_with_the_encoder_it_inferred_with(data, tmp_path) -> None:
+    run = sp.fit("moleood", data, reference_epochs=2, out=tmp_path, **QUICK)
+    assert (tmp_path / "inference" / "metrics.json").exists()
+    assert run.method.inference.featurizer is run.method.featurizer
+    before = run.method.inference.environments.detach().clone()
+    assert bool((before != 0).any()), "stage 1 moves what starts at zero"
+
+
+@pytest.mark.parametrize("name", ["gsat", "moleood", "gil", "cal"])
+def test_a_killed_baseline_goes_on_to_the_same_weights(data, tmp_path, kill_after, name) -> None:
+    settings = {
+        **QUICK,
+        "epochs": 4,
+        "checkpoint_seconds": 0.0,
+        **({"reference_epochs": 2} if name == "moleood" else {}),
+    }
+    whole = sp.fit(name, data, out=tmp_path / "whole", **settings)
+    kill_after(3)
+    with pytest.raises(Killed):
+        sp.fit(name, data, out=tmp_path / "killed", **settings)
+    kill_after(None)
+    again = sp.fit(name, data, out=tmp_path / "killed", resume=True, **settings)
+    for key, tensor in whole.method.state_dict().items():
+        assert torch.equal(tensor, again.method.state_dict()[key]), key
+
+
+def test_gsat_explains_by_the_chance_of_each_edge(data) -> None:
+    method = GSAT(DataShape.of(data), network=NETWORK)
+    shown = method.explain(data.train.whole())
+    assert bool(((shown.edge_scores >= 0) & (shown.edge_scores <= 1)).all())
+    assert method.training
+
+
+def test_gsat_gives_both_directions_of_an_edge_the_same_attention() -> None:
+    both = sp.load("two-piece", directed=False, **SMALL)
+    batch = both.train.whole()
+    alpha = GSAT(DataShape.of(both), network=NETWORK).attention(batch)
+    torch.testing.assert_close(alpha, alpha[reverse_edges(batch.edge_index, batch.num_nodes)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -10,8 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import shiftproof as sp
-from shiftproof.methods import GALA, XGNN, DataShape, EnvironmentAssistant, Network
+from shiftproof.methods import CAL, GALA, GIL, GREA, GSAT, XGNN, DataShape, EnvironmentAssistant, MoleOOD, Network
 from shiftproof.methods.assistant import cosine_kmeans, nearest_centre, seen_by
+from shiftproof.methods.cal import divergence_from_uniform
+from shiftproof.methods.disc import difficulty
+from shiftproof.methods.grea import every_pair
+from shiftproof.methods.gsat import attention_information
+from shiftproof.methods.moleood import prior_over
 from shiftproof.methods.upsampling import upsampled
 from shiftproof.objectives import proxy_contrast, proxy_pairs, supervised_contrastive
 from shiftproof.training import Trainer
@@ -364,9 +370,145 @@ def test_gala_P4_the_assistant_stands_still_while_gala_trains(data, monkeypatch)
         assert torch.equal(tensor, before[name]), name
 
 
+# the baselines
+
+
+def test_gala_M2_the_weight_of_a_sample_lies_between_0_and_1_and_is_a_half_for_equal_losses():
+    biased, causal = torch.rand(50) * 9, torch.rand(50, requires_grad=True)
+    weight = difficulty(biased, causal)
+    assert bool(((weight >= 0) & (weight <= 1)).all())
+    assert not weight.requires_grad
+    for equal in (torch.zeros(3), torch.ones(3), torch.full((3,), 50.0)):
+        torch.testing.assert_close(difficulty(equal, equal), torch.full((3,), 0.5))
+    torch.testing.assert_close(weight, (biased / (biased + causal)).detach(), atol=1e-5, rtol=1e-5)
+
+
+def test_gala_M3_the_information_of_attention_is_least_at_its_prior(data):
+    for r in (0.9, 0.7):
+        alpha = torch.linspace(0.001, 0.999, 999)
+        information = attention_information(alpha, r)
+        assert float(information.min()) >= -1e-5
+        assert float(alpha[information.argmin()]) == pytest.approx(r, abs=1e-3)
+        assert float(attention_information(torch.tensor(r), r)) == pytest.approx(0, abs=1e-5)
+    model = seeded(GSAT, data, decay_interval=25)
+    schedule = [model.chance_at(epoch) for epoch in range(200)]
+    assert all(later <= now for now, later in pairwise(schedule))
+    assert schedule[0] == 0.9
+    assert schedule[-1] == 0.7
+    assert (schedule[24], schedule[25], schedule[50]) == (0.9, pytest.approx(0.8), pytest.approx(0.7))
+
+
+def test_gala_M3_attention_is_drawn_in_training_only_and_the_prior_follows_the_epoch(data):
+    batch, model = data.train.whole(), seeded(GSAT, data, decay_interval=1)
+    assert not torch.equal(model.attention(batch), model.attention(batch))
+    model.eval()
+    assert torch.equal(model.attention(batch), model.attention(batch))
+    before = model.losses(batch)["information"]
+    model.start_epoch(2)
+    assert float(model.r) == pytest.approx(0.7)
+    assert not torch.equal(model.losses(batch)["information"], before)
+
+
+def test_gala_M4_every_rationale_meets_every_left_over_in_row_major_order(data):
+    torch.manual_seed(0)
+    c, s, y = torch.randn(4, 8), torch.randn(4, 8), torch.tensor([2, 0, 1, 1])
+    model = seeded(GREA, data)
+    mixed, labels = every_pair(c, s, y)
+    logits = model.logits(mixed)
+    for i in range(4):
+        for j in range(4):
+            torch.testing.assert_close(logits[4 * i + j], model.head(c[i] + s[j]))
+            assert labels[4 * i + j] == y[i]
+
+
+@pytest.mark.parametrize("pairs", ["permuted", "all"])
+def test_gala_M4_cal_exchanges_contexts_under_a_trained_head_of_its_own(data, pairs):
+    model = seeded(CAL, data, pairs=pairs)
+    model.losses(data.train.whole())["exchange"].backward()
+    assert all(parameter.grad is not None for parameter in model.mixed_head.parameters())
+    assert all(parameter.grad is None for parameter in model.head.parameters())
+
+
+def test_gala_M5_the_divergence_vanishes_for_uniform_predictions_only():
+    even, uneven = torch.full((4, 3), 0.3), torch.tensor([[0.3, 0.3, 0.4]])
+    torch.testing.assert_close(divergence_from_uniform(even, "multiclass"), torch.zeros(4), atol=1e-6, rtol=0)
+    p = uneven.softmax(1)
+    by_hand = (math.log(1 / 3) - p.log()).mean()
+    got = divergence_from_uniform(uneven, "multiclass")
+    assert float(got) == pytest.approx(float(by_hand), rel=1e-3)
+    assert float(got) > 0
+    one = divergence_from_uniform(torch.tensor([0.0, 2.0]), "binary")
+    two = divergence_from_uniform(torch.tensor([[0.0, 0.0], [0.0, 2.0]]), "multiclass")
+    torch.testing.assert_close(one, two)
+
+
+def test_gala_M6_gils_penalty_moves_the_networks_and_vanishes_for_one_environment(data):
+    model = seeded(GIL, data)
+    terms = model.losses(data.train.whole())
+    terms["gradients"].backward()
+    for part in (model.head, model.classifier, model.scorer, model.featurizer):
+        assert any(p.grad is not None and bool(p.grad.abs().max() > 0) for p in part.parameters())
+    alone = seeded(GIL, data, clusters=1)
+    assert float(alone.losses(data.train.whole())["gradients"].detach()) == pytest.approx(0, abs=1e-9)
+
+
+def test_gala_M6_gils_penalty_is_the_variance_of_the_heads_gradient(data, monkeypatch):
+    batch, model = data.train.whole(), seeded(GIL, data)
+    env = torch.arange(batch.num_graphs) % 2 * 2  # environment 1 is empty
+    monkeypatch.setattr("shiftproof.methods.gil.nearest_centre", lambda *_: env)
+    terms = model.losses(batch)
+    rows = []
+    for e in (0, 2):
+        risk = model.risks(model(batch), batch)[env == e].mean()
+        rows.append(torch.cat([g.flatten() for g in torch.autograd.grad(risk, list(model.head.parameters()))]))
+    rows = torch.stack(rows)
+    expected = (rows - rows.mean(0)).square().sum(1).mean()
+    torch.testing.assert_close(terms["gradients"].detach(), expected, atol=1e-6, rtol=1e-4)
+
+
+def test_gala_M7_with_one_environment_moleood_is_plain_training(data):
+    batch, model = data.train.whole(), seeded(MoleOOD, data, clusters=1)
+    inference = model.inference
+    h = inference.featurizer(batch)
+    assert torch.equal(inference.log_domain(h, batch.y).exp(), torch.ones(len(batch), 1))
+    assert float(inference.losses(batch)["divergence"].detach()) == 0
+    risk = F.cross_entropy(model(batch), batch.y)
+    torch.testing.assert_close(model.losses(batch)["task"], risk)
+
+
+def test_gala_M7_the_losses_under_all_environments_equal_the_loop(data):
+    batch, model = data.train.whole(), seeded(MoleOOD, data, clusters=3)
+    inference = model.inference
+    with torch.no_grad():
+        inference.environments.normal_()
+        h = inference.featurizer(batch)
+        got = inference.conditional_losses(h, batch.y)
+        for e, vector in enumerate(inference.environments):
+            logits = inference.conditional(torch.cat([h, vector.expand_as(h)], 1))
+            torch.testing.assert_close(got[:, e], F.cross_entropy(logits, batch.y, reduction="none"))
+
+
+def test_gala_M7_the_gaussian_prior_is_symmetric_and_adds_up():
+    prior = prior_over(5, "gaussian")
+    assert float(prior.sum()) == pytest.approx(1)
+    torch.testing.assert_close(prior, prior.flip(0))
+    assert int(prior.argmax()) == 2
+
+
+BACKBONE = {"ratio": -1.0, "scorer_norm": True, "classifier_input": "raw"}
+
+
+@pytest.mark.parametrize(
+    ("make", "options"), [(GREA, {"penalty": 0.0}), (CAL, {"penalty": 0.0}), (GIL, {"clusters": 1})]
+)
+def test_gala_M9_without_their_terms_the_baselines_have_the_loss_of_the_interpretable_gnn(data, make, options):
+    batch = data.train.whole()
+    plain, other = seeded(XGNN, data, **BACKBONE), seeded(make, data, **options)
+    torch.testing.assert_close(other.losses(batch)["task"], plain.losses(batch)["task"])
+
+
 def test_gala_M9_without_its_terms_gala_has_the_losses_of_the_interpretable_gnn(data):
     batch = data.train.whole()
-    options = {"ratio": -1.0, "scorer_norm": True, "classifier_input": "raw"}
-    plain, gala = seeded(XGNN, data, **options), seeded(GALA, data, alpha=0.0, upsample="off")
+    plain, gala = seeded(XGNN, data, **BACKBONE), seeded(GALA, data, alpha=0.0, upsample="off")
     assert torch.equal(plain.losses(batch)["task"], gala.losses(batch)["task"])
     assert list(gala.losses(batch)) == ["task"]

@@ -6,33 +6,41 @@
 `erm` is plain training and `oracle` the same where the data do not move; `irm`, `vrex`, `irmx`, `ib-irm` and `groupdro`
 use environments (the data set's own, or a random partition); `eiil` infers them; `cnc` contrasts a plain model's
 mistakes. On graphs, `ciga-v1` and `ciga-v2` find the invariant subgraph, `gala` also where a shortcut is stronger;
-`xgnn`, `dir`, `gib` and `asap` find one by other means. For graphs that grow, `wl-kernel`, `gc-kernel` and the `gamma`
-methods count subgraphs, and `k-gnn` passes messages between sets of nodes. `Method` is the class to derive your own from.
+`xgnn`, `dir`, `gib`, `asap`, `grea`, `cal`, `gsat`, `disc` and `gil` find one by other means, and `moleood` infers
+environments. For graphs that grow, `wl-kernel`, `gc-kernel` and the `gamma` methods count subgraphs, and `k-gnn` passes
+messages between sets of nodes. `Method` is the class to derive your own from.
 """
 
 from shiftproof.methods.asap import ASAP
 from shiftproof.methods.assistant import EnvironmentAssistant, ProxyTable
 from shiftproof.methods.base import DataShape, Method, Network
+from shiftproof.methods.cal import CAL
 from shiftproof.methods.ciga import CIGA, XGNN, CIGAv1, CIGAv2
 from shiftproof.methods.cnc import CNC
 from shiftproof.methods.dir import DIR
+from shiftproof.methods.disc import DisC
 from shiftproof.methods.eiil import EIIL
 from shiftproof.methods.erm import ERM
 from shiftproof.methods.explanation import Explanation
 from shiftproof.methods.gala import GALA
 from shiftproof.methods.gamma import GammaGIN, GammaOneHot, GammaRPGIN
 from shiftproof.methods.gib import GIB
+from shiftproof.methods.gil import GIL
 from shiftproof.methods.graphlet_kernel import GCKernel
+from shiftproof.methods.grea import GREA
 from shiftproof.methods.groupdro import GroupDRO
+from shiftproof.methods.gsat import GSAT
 from shiftproof.methods.interpretable import InterpretableMethod
 from shiftproof.methods.irm import IBIRM, IRM, IRMX
 from shiftproof.methods.k_gnn import KGNN
+from shiftproof.methods.moleood import MoleOOD
 from shiftproof.methods.oracle import Oracle
 from shiftproof.methods.vrex import VREx
 from shiftproof.methods.wl_kernel import WLKernel
 
 __all__ = [
     "ASAP",
+    "CAL",
     "CIGA",
     "CNC",
     "DIR",
@@ -40,6 +48,9 @@ __all__ = [
     "ERM",
     "GALA",
     "GIB",
+    "GIL",
+    "GREA",
+    "GSAT",
     "IBIRM",
     "IRM",
     "IRMX",
@@ -48,6 +59,7 @@ __all__ = [
     "CIGAv1",
     "CIGAv2",
     "DataShape",
+    "DisC",
     "EnvironmentAssistant",
     "Explanation",
     "GCKernel",
@@ -57,6 +69,7 @@ __all__ = [
     "GroupDRO",
     "InterpretableMethod",
     "Method",
+    "MoleOOD",
     "Network",
     "Oracle",
     "ProxyTable",

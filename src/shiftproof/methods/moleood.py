@@ -1,0 +1,138 @@
+"""MoleOOD: infer environments by how well a model that knows them does, then hold over all of them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from shiftproof.data.dataset import Dataset
+from shiftproof.data.graphs import GraphBatch
+from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.methods.base import Batch, DataShape, Method, Network, Trains, width_of
+from shiftproof.methods.erm import ERM
+from shiftproof.objectives import env_risks, mean_over_present, sample_losses
+from shiftproof.registry import register
+
+Prior = Literal["uniform", "gaussian"]
+
+
+class EnvironmentInference(Method):
+    """Stage 1: a classifier of environments and a predictor that is told the environment, on one encoder.
+
+    .. math:: mean_i \\sum_e q_{ie} ℓ_{ie} + KL(q ‖ prior), \\qquad
+        q_i = softmax(W_q [h_i; y_i]),\\; ℓ_{ie} = ℓ(W_p [h_i; E_e], y_i)
+    """
+
+    prior: Tensor
+
+    def __init__(self, shape: DataShape, featurizer: nn.Module, clusters: int, prior: Prior, mean_kl: bool) -> None:
+        super().__init__(shape)
+        width = width_of(featurizer)
+        labels = shape.num_outputs if shape.task == "multilabel" else 1
+        self.featurizer = featurizer
+        self.domain = nn.Linear(width + labels, clusters)
+        self.conditional = nn.Linear(2 * width, shape.num_outputs)
+        self.environments = nn.Parameter(torch.zeros(clusters, width))
+        self.mean_kl = mean_kl
+        self.weights = {"task": 1.0, "divergence": 1.0}
+        self.register_buffer("prior", prior_over(clusters, prior))
+
+    def forward(self, batch: Batch) -> Tensor:
+        """The logits of the predictor that is told the environment, averaged by the prior."""
+        logits = (self._conditional_logits(self.featurizer(batch)) * self.prior.view(1, -1, 1)).sum(1)
+        return logits.squeeze(-1) if self.shape.task in ("binary", "regression") else logits
+
+    def _conditional_logits(self, h: Tensor) -> Tensor:
+        count = len(self.environments)
+        told = self.environments.unsqueeze(0).expand(len(h), -1, -1)
+        return self.conditional(torch.cat([h.unsqueeze(1).expand(-1, count, -1), told], dim=-1))
+
+    def conditional_losses(self, h: Tensor, y: Tensor) -> Tensor:
+        """The loss of every sample under every environment, [n, K]."""
+        logits = self._conditional_logits(h)
+        count = logits.shape[1]
+        flat = sample_losses(logits.flatten(0, 1), y.repeat_interleave(count, dim=0), self.shape.task)
+        return flat.view(len(h), count)
+
+    def log_domain(self, h: Tensor, y: Tensor) -> Tensor:
+        """The logarithm of q, [n, K]."""
+        labels = y.to(h.dtype).reshape(len(h), -1).nan_to_num()
+        return self.domain(torch.cat([h, labels], dim=1)).log_softmax(1)
+
+    def losses(self, batch: Batch) -> dict[str, Tensor]:
+        h = self.featurizer(batch)
+        log_q = self.log_domain(h, batch.y)
+        divergence = (log_q.exp() * (log_q - self.prior.log())).sum(1)
+        return {
+            "task": (log_q.exp() * self.conditional_losses(h, batch.y)).sum(1).mean(),
+            "divergence": divergence.mean() if self.mean_kl else divergence.sum(),
+        }
+
+
+@register("moleood", tags=("graphs",))
+class MoleOOD(ERM):
+    """Infer environments, then learn what predicts equally well in all of them and wherever they are unknown.
+
+    .. math:: mean_e\\, mean_{i: e_i=e} ℓ_i + ω\\, mean_i \\big|ℓ_i - \\sum_e prior_e ℓ_{i|e}\\big|,
+        \\quad e_i = argmax_e q_{ie}
+
+    Stage 0 trains `reference_epochs` epochs of the inference of `clusters` environments on the encoder that the main
+    model goes on with (spec gala 5.8: "as used", without substructures). The divergence of the inference is summed over
+    the batch as in the authors' code, unless `divergence="mean"`.
+    """
+
+    def __init__(
+        self,
+        shape: DataShape,
+        *,
+        network: Network | nn.Module | None = None,
+        penalty: float = 1.0,
+        clusters: int = 3,
+        prior: Prior = "uniform",
+        divergence: Literal["sum", "mean"] = "sum",
+        reference_epochs: int = 20,
+    ) -> None:
+        super().__init__(shape, network=network)
+        if shape.kind != "graphs":
+            raise ShiftproofError("MoleOOD works on graphs, not on plain tensors")
+        if clusters < 1:
+            raise ShiftproofError(f"'clusters' is a whole number from 1, not {clusters}")
+        if divergence not in ("sum", "mean"):
+            raise unknown("divergence", divergence, ("sum", "mean"))
+        self.clusters, self.reference_epochs = clusters, reference_epochs
+        self.inference = EnvironmentInference(shape, self.featurizer, clusters, prior, divergence == "mean")
+        self.weights = {"task": 1.0, "conditional": penalty}
+
+    def prepare(self, dataset: Dataset, trainer: Trains) -> None:
+        trainer.fit_reference(self.inference, dataset, "inference", epochs=self.reference_epochs, selection="last")
+
+    def losses(self, batch: GraphBatch) -> dict[str, Tensor]:
+        risk = sample_losses(self(batch), batch.y, self.shape.task)
+        env, expected = self._inferred(batch)
+        risks, counts = env_risks(risk, env, self.clusters)
+        return {
+            "task": mean_over_present(risks, counts),
+            "conditional": (risk - expected).abs().mean(),
+        }
+
+    @torch.no_grad()
+    def _inferred(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
+        """The environment of every sample, and its loss averaged over all environments; no batch statistics move."""
+        was_training = self.featurizer.training
+        self.featurizer.eval()
+        h = self.featurizer(batch)
+        self.featurizer.train(was_training)
+        expected = self.inference.conditional_losses(h, batch.y) @ self.inference.prior
+        return self.inference.log_domain(h, batch.y).argmax(1), expected
+
+
+def prior_over(count: int, kind: str) -> Tensor:
+    """Equal chances, or those of the bins of a standard normal cut at three deviations."""
+    if kind == "uniform":
+        return torch.full((count,), 1 / count)
+    if kind != "gaussian":
+        raise unknown("prior", kind, ("uniform", "gaussian"))
+    mass = torch.special.ndtr(torch.linspace(-3, 3, count + 1)).diff()
+    return mass / mass.sum()
