@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -166,6 +167,18 @@ def test_diagnostics_recognise_what_the_proxy_follows_whatever_its_numbers(data)
         assert told["base"]["strength_incorrect"] == 0
     with pytest.raises(ShiftproofError, match="the proxies belong to 36 training samples"):
         table.diagnostics(data.with_splits(train=data.train[:5]))
+
+
+def test_without_an_assistant_the_diagnostics_say_nothing_of_its_errors(data) -> None:
+    told = sp.fit("gala", data, proxy="base", upsample="off", **QUICK).method.proxy_table().diagnostics(data)
+    assert math.isnan(told["assistant"]["accuracy"])
+    assert math.isnan(told["base"]["strength_incorrect"])
+    assert told["base"]["agreement"] == 1
+
+
+def test_options_can_be_given_as_text_like_on_the_command_line(data) -> None:
+    method = sp.fit("gala", data, upsample="2", proxy="base", reference_epochs="1", alpha="4", **QUICK).method
+    assert (method.upsample, method.proxy_source, method.full_weights["contrast"]) == (2, "base", 4.0)
 
 
 def test_upsampling_repeats_the_errors_in_every_epoch(data, monkeypatch) -> None:

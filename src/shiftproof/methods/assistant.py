@@ -43,18 +43,20 @@ class ProxyTable:
         One entry for the label, the environment and the columns `base` and `motif`, as far as the data have them:
         `nmi` and `agreement` with the proxy (under the best matching of ids), and the share of the samples where the
         column goes with the label, in all of them (`strength`), in those predicted right and in those predicted wrong.
-        A group without samples has the strength NaN. The entry "assistant" says how many were predicted right.
+        A group without samples has the strength NaN, and so has all of it where proxies were handed in and no assistant
+        was trained. The entry "assistant" says how many were predicted right and wrong.
         """
         split = dataset.train
         if len(split) != len(self):
             raise ShiftproofError(f"the proxies belong to {len(self)} training samples, the data have {len(split)}")
         y = split.y.reshape(-1).long().cpu()
-        proxy, correct = self.proxy.cpu(), self.correct.cpu()
+        proxy, known = self.proxy.cpu(), (self.predicted >= 0).cpu()
+        correct, wrong = self.correct.cpu() & known, ~self.correct.cpu() & known
         facts = {"label": y}
         facts |= {"environment": split.env.cpu()} if split.env is not None else {}
         facts |= {name: split.columns[name].long().cpu() for name in ("base", "motif") if name in split.columns}
-        right = correct.double().mean().item()
-        told: dict[str, dict[str, float]] = {"assistant": {"accuracy": right, "wrong": float((~correct).sum())}}
+        right, errors = float(correct.sum()), float(wrong.sum())
+        told = {"assistant": {"accuracy": _share(correct[known]), "right": right, "wrong": errors}}
         for name, values in facts.items():
             goes_with = _matched(values, y)
             told[name] = {
@@ -62,7 +64,7 @@ class ProxyTable:
                 "agreement": _share(_matched(proxy, values)),
                 "strength": _share(goes_with),
                 "strength_correct": _share(goes_with[correct]),
-                "strength_incorrect": _share(goes_with[~correct]),
+                "strength_incorrect": _share(goes_with[wrong]),
             }
         return told
 
