@@ -114,7 +114,11 @@ def sample_concrete(logits: Tensor, temperature: float = 1.0, generator: torch.G
     """
     if temperature <= 0:
         raise ShiftproofError(f"the temperature of a concrete sample is positive, not {temperature}")
-    u = torch.rand(logits.shape, generator=generator, dtype=logits.dtype, device=logits.device).clamp_(min=1e-10)
+    if generator is None:
+        u = torch.rand_like(logits)  # with open sizes torch.compile takes no rand that names a generator
+    else:
+        u = torch.rand(logits.shape, generator=generator, dtype=logits.dtype, device=logits.device)
+    u = u.clamp(min=1e-10)
     return torch.sigmoid((logits + u.log() - torch.log1p(-u)) / temperature)
 
 
