@@ -9,7 +9,7 @@ from shiftproof.data.graphs import GraphBatch
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import DataShape, Method, Network, make_head
 from shiftproof.methods.explanation import Explanation
-from shiftproof.nn import EdgeScorer, GraphFeaturizer, reverse_edges, symmetrise
+from shiftproof.nn import EdgeScorer, GraphFeaturizer, reverse_edges, sample_concrete, symmetrise
 from shiftproof.objectives import sample_losses
 from shiftproof.registry import register
 
@@ -69,10 +69,7 @@ class GSAT(Method):
     def attention(self, batch: GraphBatch) -> Tensor:
         """How much of each edge is let through; drawn anew in training."""
         scores = self.scorer(self.featurizer.nodes(batch), batch.edge_index, batch.batch, batch.num_graphs)
-        if self.training:
-            # written out: torch.compile cannot trace the generator that `sample_concrete` passes on
-            scores = scores + torch.rand_like(scores).clamp(min=1e-10).logit()
-        alpha = scores.sigmoid()
+        alpha = sample_concrete(scores) if self.training else scores.sigmoid()
         return symmetrise(alpha, reverse_edges(batch.edge_index, batch.num_nodes)) if self.symmetric else alpha
 
     def classify(self, batch: GraphBatch, alpha: Tensor) -> Tensor:
