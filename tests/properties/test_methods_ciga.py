@@ -15,7 +15,7 @@ from shiftproof.methods.dir import exchange_penalty, exchanged_risks
 from shiftproof.methods.gib import connectivity_loss
 from shiftproof.nn import NodeBatchNorm
 from shiftproof.objectives import sample_losses, supervised_contrastive
-from shiftproof.training import Weighted
+from shiftproof.training import Trainer, Weighted
 from shiftproof.training.steps import EagerStepper
 
 NETWORK = Network(conv="gcn", layers=2, hidden=8)
@@ -202,10 +202,16 @@ def test_ciga_d3_without_selection_the_left_over_weighs_edges_by_how_little_they
     torch.testing.assert_close(left.edge_weight, 1 - found.scores.sigmoid())
 
 
-def test_ciga_d12_the_released_selection_reports_zero_when_no_epoch_exceeds_it(data) -> None:
-    run = sp.fit("ciga-v1", data, epochs=1, compat="reference", metric="mcc", patience=None)
-    above = run.history[0]["val"]["mcc"] > 0
-    assert (run.metrics["test"]["mcc"] == 0.0) is not above or run.metrics["test"]["mcc"] == 0.0
+@pytest.mark.parametrize(("floor", "reported"), [(1.0, True), (-1.1, False)])
+def test_ciga_d12_a_metric_that_never_exceeds_its_start_is_reported_as_that(data, floor, reported) -> None:
+    """The released code starts at 0; a start no epoch can exceed, and one every epoch does, show both sides."""
+    assert seeded(CIGA, shape_of(data), compat="reference").selection_floor == 0.0
+    assert seeded(CIGA, shape_of(data)).selection_floor is None
+    model = seeded(CIGA, shape_of(data), compat="reference")
+    model.selection_floor = floor
+    run = Trainer(epochs=1, metric="mcc", device="cpu").fit(model, data)
+    assert (run.metrics["test"]["mcc"] == floor) is reported
+    assert -1 <= run.metrics["test"]["mcc"] <= 1
 
 
 def test_ciga_31_exchanging_left_overs_in_one_tensor_equals_the_loop() -> None:
