@@ -139,7 +139,8 @@ def test_no_inferred_environment_is_empty(solver):
         env = infer_environments(logits, torch.ones(9), "binary", solver=solver, steps=3000, generator=g)
         assert env.dtype == torch.long
         assert set(env.tolist()) == {0, 1}
-    assert env.tolist() == [0] * 4 + [1] * 5 or solver == "adam"
+    if solver == "sign":  # the split at the median is the sign solver's own fall-back; where Adam ends is its affair
+        assert env.tolist() == [0] * 4 + [1] * 5
 
 
 def test_random_environments_are_balanced_and_repeatable():
