@@ -44,7 +44,8 @@ def fit(
 
     `method` is a registered name, a `Method` class or a built `Method`; `data` is whatever `load` takes. `settings` are
     options of the method (`penalty=100`), of the network (`hidden=64`) and of training (`epochs=50`, `lr=1e-2`); the
-    data set's preset fills in the rest and an unknown name is an error. `network` brings a featurizer of your own.
+    data set's preset fills in the rest and an unknown name is an error. `protocol` ("ciga", "gala", ...) takes the
+    preset of that chapter where several train on the same data. `network` brings a featurizer of your own.
     """
     dataset = (data if isinstance(data, Dataset) else load(data)).check()
     plan = Plan.make(method, dataset, settings, own_network=network is not None)
@@ -103,6 +104,8 @@ class Plan:
         own_network: bool = False,
     ) -> Plan:
         """Sort the preset's settings and the user's; a name nobody knows is an error with the nearest one suggested."""
+        settings = dict(settings)
+        protocol = settings.pop("protocol", None)
         built = isinstance(method, Method)
         if isinstance(method, str):
             entry, registered = methods[method], True
@@ -127,7 +130,7 @@ class Plan:
         for key in settings:
             if key not in everything:
                 raise unknown(f"setting of '{name}' on '{dataset.name}'", key, everything)
-        preset = {k: v for k, v in preset_for(dataset).settings(name).items() if k in everything}
+        preset = {k: v for k, v in preset_for(dataset, protocol).settings(name).items() if k in everything}
         chosen = fitting_options({**preset, **settings}, everything, f"'{name}'")
         require_choices(chosen, everything, f"'{name}'")
         pick = {group: {k: v for k, v in chosen.items() if k in keys} for group, keys in groups.items()}

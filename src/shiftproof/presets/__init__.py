@@ -1,0 +1,52 @@
+"""Settings of the published experiments, one entry a data set, each number with its source; one file a chapter.
+
+A preset gives the network, the training settings and what single methods change on a data set. Whatever a user sets
+stands above it; data sets without an entry get `GRAPHS` or `TENSORS`. Where two chapters train on the same data
+differently, `PRESETS` holds the older one's settings (and those of the methods that only the other has), and
+`fit(..., protocol="gala")` asks for the other's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shiftproof.data.dataset import Dataset
+from shiftproof.errors import unknown
+from shiftproof.presets.ciga import CIGA, spmotif
+from shiftproof.presets.gala import GALA, OWN_METHODS, two_piece
+from shiftproof.presets.gmt import GMT
+from shiftproof.presets.pair import PAIR
+from shiftproof.presets.preset import Preset
+
+__all__ = ["GRAPHS", "PRESETS", "PROTOCOLS", "TENSORS", "Preset", "preset_for"]
+
+PROTOCOLS: dict[str, dict[str, Preset]] = {"ciga": CIGA, "gala": GALA, "gmt": GMT, "pair": PAIR}
+
+
+def _with_methods_of(older: Preset, newer: Preset, methods: tuple[str, ...]) -> Preset:
+    """The older chapter's settings, and for the named methods all of the newer one's."""
+    return replace(older, methods={**older.methods, **{name: newer.settings(name) for name in methods}})
+
+
+PRESETS: dict[str, Preset] = {**GALA, **CIGA, **GMT, **PAIR}
+PRESETS |= {name: _with_methods_of(CIGA[name], GALA[name], OWN_METHODS) for name in CIGA.keys() & GALA.keys()}
+
+GRAPHS = Preset("the library's default for graphs", {"conv": "gin"}, {"epochs": 100, "patience": 10, "warmup": 20})
+TENSORS = Preset(
+    "the library's default for tensors", {}, {"epochs": 100, "batch_size": 128, "patience": 10, "warmup": 20}
+)
+
+
+def preset_for(dataset: Dataset, protocol: str | None = None) -> Preset:
+    """The settings of a data set, or the library's default for its kind; `protocol` names the chapter they are from."""
+    if protocol is not None and protocol not in PROTOCOLS:
+        raise unknown("protocol", protocol, PROTOCOLS)
+    known = PRESETS if protocol is None else PROTOCOLS[protocol]
+    if dataset.name in ("spmotif-struc", "spmotif-mixed"):
+        return spmotif(dataset.name, float(dataset.options.get("bias", 0.9)))  # type: ignore[arg-type]
+    if dataset.name == "two-piece":
+        a, b = (float(dataset.options.get(key, usual)) for key, usual in (("a", 0.8), ("b", 0.9)))  # type: ignore[arg-type]
+        return two_piece(a, b)
+    if protocol is not None and dataset.name not in known:
+        raise unknown(f"data set of the protocol '{protocol}'", dataset.name, known)
+    return known.get(dataset.name, GRAPHS if dataset.is_graph else TENSORS)

@@ -1,0 +1,117 @@
+"""Settings of the GALA chapter: two-piece graphs, DrugOOD EC50 and Ki, superpixels and sentiment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shiftproof.presets.ciga import RANDOM_ENVIRONMENTS
+from shiftproof.presets.preset import Preset
+
+# what only this chapter has; on data sets of two chapters these methods bring their network along
+OWN_METHODS = ("gala", "grea", "cal", "gsat", "disc", "gil", "moleood")
+
+
+def _gala(
+    *,
+    warmup: int,
+    gala: Mapping[str, Any],
+    clusters: int,
+    layers: int = 3,
+    hidden: int = 32,
+    width: int | None = None,
+    readout: str = "mean",
+    dropout: float = 0.5,
+    batch_size: int = 128,
+    ratio: float = -1.0,
+    inputs: str = "raw",
+    contrast: str = "rep",
+    disc_ratio: float | None = None,
+    terms_from: int = 0,
+) -> Preset:
+    """One column of spec gala 4.7, with the row of 4.8 in `gala` and the baselines of 5.12.
+
+    `warmup` are the epochs before early stopping may begin, `terms_from` those with the task loss alone. `clusters` is
+    the number of environments that GALA, GIL and MoleOOD look for. Penalties that the chapter searches keep the
+    methods' own defaults, the middle of each grid.
+    """
+    plain = {"ratio": ratio, "classifier_input": inputs, "classifier_width": width}
+    parts = {**plain, "scorer_norm": True}
+    later = {**parts, "terms_from": terms_from}
+    return Preset(
+        "spec gala 4.7, 4.8, 5.12",
+        {"conv": "gin", "layers": layers, "hidden": hidden, "readout": readout, "dropout": dropout, "style": "ciga"},
+        {"epochs": 400, "batch_size": batch_size, "lr": 1e-3, "patience": 5, "warmup": warmup},
+        {
+            **RANDOM_ENVIRONMENTS,
+            "xgnn": parts,
+            "ciga-v1": {**parts, "contrast": contrast},
+            "ciga-v2": {**parts, "contrast": contrast},
+            "dir": {**plain, "penalty": 1e-2},
+            "gala": {**later, "contrast": contrast, "proxy": "cluster", "clusters": clusters, **gala},
+            "grea": later,
+            "cal": later,
+            "gil": {**later, "clusters": clusters},
+            "moleood": {"clusters": clusters},
+            "gsat": {"decay_interval": warmup // 4},  # spec gala 5.7: the released rule
+            "disc": {**parts, "ratio": ratio if disc_ratio is None else disc_ratio},
+        },
+    )
+
+
+def _settings(
+    assistant: str, select: str, clusters: int, alpha: float, upsample: int | str
+) -> tuple[int, dict[str, Any]]:
+    """One row of spec gala 4.8: the number of clusters, and GALA's own settings."""
+    return clusters, {"assistant": assistant, "assistant_select": select, "alpha": alpha, "upsample": upsample}
+
+
+# spec gala 4.8, by the strengths of the invariant and the spurious piece
+_TWO_PIECE = {
+    (0.8, 0.6): _settings("erm", "val", 3, 0.5, "auto"),
+    (0.8, 0.7): _settings("erm", "val", 3, 1.0, "auto"),
+    (0.8, 0.9): _settings("erm", "val", 3, 0.5, 3),
+    (0.7, 0.9): _settings("erm", "val", 3, 128.0, 4),
+}
+# spec gala 4.8, by measurement and domain
+_DRUGOOD = {
+    ("ec50", "assay"): _settings("xgnn", "val", 3, 1.0, 2),
+    ("ec50", "scaffold"): _settings("xgnn", "last", 2, 32.0, 1),
+    ("ec50", "size"): _settings("erm", "last", 2, 8.0, "off"),
+    ("ki", "assay"): _settings("xgnn", "last", 10, 64.0, "off"),
+    ("ki", "scaffold"): _settings("erm", "last", 5, 128.0, 1),
+    ("ki", "size"): _settings("erm", "last", 10, 64.0, "off"),
+}
+
+
+def two_piece(a: float, b: float) -> Preset:
+    """The settings of the nearest published pair of strengths."""
+    nearest = min(_TWO_PIECE, key=lambda pair: (pair[0] - a) ** 2 + (pair[1] - b) ** 2)
+    clusters, own = _TWO_PIECE[nearest]
+    # spec gala 5.10: soft masks degrade DisC here
+    return _gala(warmup=100, gala=own, clusters=clusters, dropout=0.0, disc_ratio=0.25, terms_from=10)
+
+
+def _drugood(measured: str, domain: str) -> Preset:
+    clusters, own = _DRUGOOD[measured, domain]
+    return _gala(warmup=20, gala=own, clusters=clusters, layers=4, hidden=128, readout="sum")
+
+
+def _superpixels() -> Preset:
+    """The classifier is 128 wide as in the released commands; the thesis says 32 (spec gala 4.7)."""
+    clusters, own = _settings("xgnn", "last", 4, 8.0, "auto")
+    return _gala(warmup=20, gala=own, clusters=clusters, width=128, batch_size=256, ratio=0.8)
+
+
+def _sentiment() -> Preset:
+    clusters, own = _settings("xgnn", "last", 2, 2.0, "auto")
+    return _gala(warmup=20, gala=own, clusters=clusters, hidden=128, ratio=0.6, inputs="feat", contrast="feat")
+
+
+GALA: dict[str, Preset] = {
+    "two-piece": two_piece(0.8, 0.9),
+    **{f"drugood-{measured}-{domain}": _drugood(measured, domain) for measured, domain in _DRUGOOD},
+    "cmnist-75sp": _superpixels(),
+    "graph-sst2": _sentiment(),
+    "sst2-trees": _sentiment(),
+}

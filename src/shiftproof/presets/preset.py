@@ -1,0 +1,22 @@
+"""What a preset is: the settings of one data set, in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Settings of one data set. `data_follows_seed`: every seed of a run draws its own data, as the source did."""
+
+    source: str
+    network: Mapping[str, Any] = field(default_factory=dict)
+    training: Mapping[str, Any] = field(default_factory=dict)
+    methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    data_follows_seed: bool = False
+
+    def settings(self, method: str) -> dict[str, Any]:
+        """All settings for a method, as one flat dict."""
+        return {**self.network, **self.training, **self.methods.get(method, {})}

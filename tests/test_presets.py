@@ -1,0 +1,77 @@
+"""Presets: whose settings a data set gets, and that every one of them is a setting of its method."""
+
+from dataclasses import replace
+
+import pytest
+
+import shiftproof as sp
+from shiftproof.api import Plan, accepted_settings
+from shiftproof.errors import ShiftproofError
+from shiftproof.presets import PRESETS, PROTOCOLS, preset_for
+from shiftproof.presets.gala import OWN_METHODS
+from shiftproof.registry import methods
+
+TINY = {"train_per_class": 2, "val_per_class": 2, "test_per_class": 2}
+
+
+@pytest.fixture(scope="module")
+def graphs() -> sp.Dataset:
+    return sp.load("two-piece", **TINY)
+
+
+def named(graphs: sp.Dataset, name: str) -> sp.Dataset:
+    return replace(graphs, name=name, options={})
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_every_entry_names_a_method_and_settings_that_it_takes(name):
+    for protocol in ({}, *(presets for presets in PROTOCOLS.values() if name in presets)):
+        preset = protocol[name] if protocol else PRESETS[name]
+        training = accepted_settings(methods["erm"].make)
+        assert preset.network.keys() <= training["network"].keys()
+        assert preset.training.keys() <= {**training["training"], **training["weighting"]}.keys()
+        for method, settings in preset.methods.items():
+            known = {key for group in accepted_settings(methods[method].make).values() for key in group}
+            assert settings.keys() <= known, method
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [  # spec gala 4.8: assistant, its epoch, clusters, weight of the contrast, copies
+        ("drugood-ec50-assay", ("xgnn", "val", 3, 1.0, 2)),
+        ("drugood-ec50-scaffold", ("xgnn", "last", 2, 32.0, 1)),
+        ("drugood-ec50-size", ("erm", "last", 2, 8.0, "off")),
+        ("drugood-ki-assay", ("xgnn", "last", 10, 64.0, "off")),
+        ("drugood-ki-scaffold", ("erm", "last", 5, 128.0, 1)),
+        ("drugood-ki-size", ("erm", "last", 10, 64.0, "off")),
+        ("cmnist-75sp", ("xgnn", "last", 4, 8.0, "auto")),
+        ("graph-sst2", ("xgnn", "last", 2, 2.0, "auto")),
+        ("sst2-trees", ("xgnn", "last", 2, 2.0, "auto")),
+    ],
+)
+def test_gala_takes_the_released_settings_with_and_without_its_protocol(graphs, name, expected):
+    for protocol in (None, "gala"):
+        settings = preset_for(named(graphs, name), protocol).settings("gala")
+        keys = ("assistant", "assistant_select", "clusters", "alpha", "upsample")
+        assert tuple(settings[key] for key in keys) == expected
+        assert (settings["conv"], settings["warmup"], settings["terms_from"]) == ("gin", 20, 0)
+        assert settings["layers"] == (4 if "drugood" in name else 3)
+
+
+def test_a_data_set_of_two_chapters_goes_by_the_older_one_unless_told(graphs):
+    data = named(graphs, "cmnist-75sp")
+    assert preset_for(data).settings("ciga-v1")["conv"] == "gcn"
+    assert preset_for(data, "gala").settings("ciga-v1")["conv"] == "gin"
+    for method in OWN_METHODS:
+        assert preset_for(data).settings(method) == preset_for(data, "gala").settings(method)
+    plan = Plan.make("ciga-v1", data, {"protocol": "gala", "alpha": 2.0})
+    assert (plan.options["scorer_norm"], plan.options["alpha"], plan.training["batch_size"]) == (True, 2.0, 256)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "name", "sentence"),
+    [("gals", "cmnist-75sp", "did you mean 'gala'"), ("gala", "nci1", "data set of the protocol 'gala' 'nci1'")],
+)
+def test_a_protocol_that_does_not_know_the_data_says_so(graphs, protocol, name, sentence):
+    with pytest.raises(ShiftproofError, match=sentence):
+        preset_for(named(graphs, name), protocol)
