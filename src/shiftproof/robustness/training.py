@@ -1,0 +1,221 @@
+"""Train a node classifier by the inductive protocol: it never sees a test node, nor an edge to one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from shiftproof.data.nodes import NodeGraph
+from shiftproof.errors import ShiftproofError, TrainingDiverged
+from shiftproof.registry import defences, fitting_options, parse_name
+from shiftproof.robustness.adjacency import Adjacency
+from shiftproof.robustness.features import Features
+from shiftproof.robustness.flag import FLAG, flag_backward
+from shiftproof.training.progress import Style
+from shiftproof.training.progress import progress as show
+
+Protocol = Literal["inductive", "transductive"]
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A trained classifier: its weights are those of the best validation epoch.
+
+    `history` holds "loss" of every epoch and "val" (accuracy, NaN where not evaluated); `accuracies` are fractions on
+    the clean graph by split.
+    """
+
+    model: nn.Module
+    history: Mapping[str, list[float]]
+    accuracies: Mapping[str, float]
+    best_epoch: int
+    seconds: float = field(compare=False)
+
+
+def build_defence(name: str | type[nn.Module], graph: NodeGraph, *, seed: int = 0, **options: Any) -> nn.Module:
+    """A fresh model sized for `graph`: a registered name (with options, "eguard:threshold=0.2") or a class."""
+    make = name
+    if isinstance(name, str):
+        plain, said = parse_name(name)
+        entry = defences[plain]
+        make = entry.make
+        options = fitting_options({**said, **options}, entry.options, f"defence '{plain}'")
+    with seeded(seed, graph.device):
+        return make(graph.num_features, graph.num_classes, **options).to(graph.device)  # type: ignore[operator]
+
+
+def train_defence(
+    model: nn.Module | str,
+    graph: NodeGraph,
+    *,
+    epochs: int = 400,
+    lr: float = 0.01,
+    weight_decay: float = 0.0,
+    patience: int | None = None,
+    evaluate_from: float = 0.5,
+    flag: FLAG | None = None,
+    protocol: Protocol = "inductive",
+    seed: int = 0,
+    progress: Style = "none",
+) -> Trained:
+    """Train on the graph of the training nodes, select on that of training and validation nodes, score on all.
+
+    Validation accuracy is taken after every epoch past the share `evaluate_from` of `epochs`; the weights of the first
+    best one are kept. With `patience`, training stops after that many evaluations without a better one.
+    `protocol="transductive"` trains on the whole graph, which is how attacks on training graphs (Metattack) are scored.
+    Equal seeds give equal results.
+    """
+    if isinstance(model, str):
+        model = build_defence(model, graph, seed=seed)
+    _require_split(graph, epochs, evaluate_from)
+    start = time.perf_counter()
+    train, val = _stages(graph, protocol)
+    with seeded(seed, graph.device), show(type(model).__name__, epochs, progress) as shown:
+        step = _stepper(model, train, torch.optim.Adam(model.parameters(), lr=lr, weight_decay=weight_decay), flag)
+        best = _Best(model)
+        losses, scores = [], []
+        for epoch in range(epochs):
+            model.train()
+            losses.append(step())
+            judged = epoch + 1 > evaluate_from * epochs or epoch + 1 == epochs
+            scores.append(_score(model, val) if judged else float("nan"))
+            if judged:
+                best.look(scores[-1], epoch)
+            shown.advance(epoch + 1, f"validation {best.score:.3f}" if best.epoch >= 0 else "")
+            if patience is not None and judged and best.waited > patience:
+                break
+    best.restore()
+    history = {"loss": torch.stack(losses).tolist(), "val": scores}
+    if not all(map(_finite, history["loss"])):
+        bad = next(i for i, value in enumerate(history["loss"]) if not _finite(value))
+        raise TrainingDiverged(f"the training loss of {type(model).__name__} is not finite in epoch {bad + 1}")
+    # a split's accuracy is the one of the graph it is used on: training nodes are scored on the training graph
+    accuracies = {
+        "train": _score(model, train),
+        "val": _score(model, val),
+        "test": accuracy(model, graph, graph.test) if len(graph.test) else float("nan"),
+    }
+    return Trained(model.eval(), history, accuracies, best.epoch, time.perf_counter() - start)
+
+
+@torch.no_grad()
+def predict(model: nn.Module, graph: NodeGraph) -> Tensor:
+    """The logits of every node of `graph`, [nodes, classes]; the model's mode is left as it was."""
+    was = model.training
+    model.eval()
+    try:
+        logits = model(graph.x, Adjacency(graph.edge_index, graph.num_nodes))
+    finally:
+        model.train(was)
+    return logits
+
+
+def accuracy(model: nn.Module, graph: NodeGraph, nodes: Tensor | None = None) -> float:
+    """The share of `nodes` (the test nodes if not given) whose class is predicted rightly."""
+    nodes = graph.test if nodes is None else nodes
+    if not len(nodes):
+        raise ShiftproofError(f"no nodes of {graph.name} to score: give some, or a graph with test nodes")
+    return float((predict(model, graph)[nodes].argmax(1) == graph.y[nodes]).double().mean())
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Random numbers from `seed` inside; outside, the global streams go on as if nothing had happened."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices):
+        torch.manual_seed(seed)
+        yield
+
+
+@dataclass(frozen=True, eq=False)
+class _Stage:
+    """One graph of the protocol, what is derived from it once, and the nodes that count."""
+
+    features: Features
+    adjacency: Adjacency
+    y: Tensor
+    nodes: Tensor
+
+
+def _stages(graph: NodeGraph, protocol: Protocol) -> tuple[_Stage, _Stage]:
+    if protocol == "transductive":
+        features, adjacency = Features(graph.x), Adjacency(graph.edge_index, graph.num_nodes)
+        return tuple(_Stage(features, adjacency, graph.y, nodes) for nodes in (graph.train, graph.val))  # type: ignore
+    if protocol != "inductive":
+        raise ShiftproofError(f"protocol is 'inductive' or 'transductive', not '{protocol}'")
+    inner = graph.subgraph(graph.train)
+    outer = graph.subgraph(torch.cat([graph.train, graph.val])) if len(graph.val) else inner
+    return (_stage(inner, inner.train), _stage(outer, outer.val if len(graph.val) else outer.train))
+
+
+def _stage(graph: NodeGraph, nodes: Tensor) -> _Stage:
+    return _Stage(Features(graph.x), Adjacency(graph.edge_index, graph.num_nodes), graph.y, nodes)
+
+
+def _stepper(
+    model: nn.Module, train: _Stage, optimizer: torch.optim.Optimizer, flag: FLAG | None
+) -> Callable[[], Tensor]:
+    """One optimiser step on the training graph; returns the loss, still on the device."""
+    labels = train.y[train.nodes]
+    whole = len(train.nodes) == len(train.y) and bool(torch.equal(train.nodes, torch.arange(len(labels)).to(labels)))
+
+    def loss(x: Tensor | Features) -> Tensor:
+        logits = model(x, train.adjacency)
+        return F.cross_entropy(logits if whole else logits[train.nodes], labels)
+
+    def step() -> Tensor:
+        optimizer.zero_grad()
+        if flag is None:
+            value = loss(train.features)
+            value.backward()
+        else:
+            value = flag_backward(loss, train.features.x, flag)
+        optimizer.step()
+        return value.detach()
+
+    return step
+
+
+@torch.no_grad()
+def _score(model: nn.Module, stage: _Stage) -> float:
+    model.eval()
+    logits = model(stage.features, stage.adjacency)[stage.nodes]
+    return float((logits.argmax(1) == stage.y[stage.nodes]).double().mean())
+
+
+class _Best:
+    """The weights of the first best validation accuracy."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model, self.score, self.epoch, self.waited = model, float("nan"), -1, 0
+        self._state: dict[str, Tensor] = {}
+
+    def look(self, score: float, epoch: int) -> None:
+        if not self._state or score > self.score:
+            self.score, self.epoch, self.waited = score, epoch, 0
+            self._state = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+        else:
+            self.waited += 1
+
+    def restore(self) -> None:
+        self.model.load_state_dict(self._state)
+
+
+def _finite(value: float) -> bool:
+    return value == value and abs(value) != float("inf")
+
+
+def _require_split(graph: NodeGraph, epochs: int, evaluate_from: float) -> None:
+    if not len(graph.train):
+        raise ShiftproofError(f"{graph.name} has no training nodes; give it a split (graph.with_split)")
+    if epochs < 1 or not 0 <= evaluate_from <= 1:
+        raise ShiftproofError(
+            f"training takes at least one epoch and evaluate_from in [0, 1], not {epochs} and {evaluate_from}"
+        )
