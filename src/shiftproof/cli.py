@@ -29,6 +29,7 @@ Data = Annotated[str, typer.Argument(metavar="DATA", help="A name with options (
 Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting; may be repeated.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of a table.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda or auto.")]
+Compile = Annotated[bool, typer.Option("--compile", help="Compile (CPU) or replay (GPU) the step.")]
 Workers = Annotated[int, typer.Option(help="Processes that train side by side.")]
 
 
@@ -97,7 +98,7 @@ def fit(
     group: Annotated[str | None, typer.Option(help="The column that is the environment.")] = None,
     workers: Workers = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Keep finished runs, go on with killed ones.")] = False,
-    compile_: Annotated[bool, typer.Option("--compile", help="Compile (CPU) or replay (GPU) the step.")] = False,
+    compile_: Compile = False,
     device: Device = "auto",
     metric: Annotated[str | None, typer.Option(help="What to report instead of the data set's metric.")] = None,
     table: Annotated[Path | None, typer.Option(help="Also write the results table to this file.")] = None,
@@ -181,6 +182,7 @@ def bench(
         bool, typer.Option("--smoke", help="One short epoch on few samples a run; nothing counts.")
     ] = False,
     device: Device = "auto",
+    compile_: Compile = False,
     as_json: Json = False,
 ) -> None:
     """Train a published table or analysis, write it with the printed figures beside ours, and draw what it draws."""
@@ -192,7 +194,7 @@ def bench(
     if chosen.sequential and workers > 1:
         raise ShiftproofError(f"'{recipe}' measures time, so its runs go one after another; leave out --workers")
     folder = out / (f"{recipe}-smoke" if smoke else recipe)
-    jobs = chosen.jobs(folder, seeds=seeds, smoke=smoke, device=device)
+    jobs = chosen.jobs(folder, seeds=seeds, smoke=smoke, device=device, compile=compile_)
     wanted = [job for job in jobs if not only or any(word in (job.method, *job.data.split(":")) for word in only)]
     if not wanted:
         raise ShiftproofError(f"no cell of '{recipe}' has the data or method {', '.join(only or [])}")

@@ -7,7 +7,7 @@ import statistics
 import pytest
 import torch
 
-from shiftproof.bench import Job, expand_grid, results_table, rows_of, run_jobs, summarise
+from shiftproof.bench import Job, expand_grid, results_table, rows_of, run_jobs, sharing, summarise
 from shiftproof.bench.jobs import load_for, one_thread_each, seeded
 from shiftproof.data import load, save_dataset
 from shiftproof.errors import ShiftproofError
@@ -177,3 +177,25 @@ def test_the_commit_is_read_from_git_where_nobody_told(monkeypatch):
     monkeypatch.delenv("SHIFTPROOF_COMMIT", raising=False)
     commit = results_table("a", "b", [])["commit"]
     assert commit is None or len(commit.removesuffix("-dirty")) == 40
+
+
+def test_without_the_sharing_server_runs_take_turns(monkeypatch):
+    monkeypatch.delenv(sharing.PIPE, raising=False)
+    monkeypatch.setattr(sharing.shutil, "which", lambda name: None)
+    with sharing.one_gpu_for_many() as shared:
+        assert not shared
+        assert sharing.PIPE not in os.environ
+
+
+def test_a_sharing_server_is_started_for_the_children_and_stopped_after_them(monkeypatch, tmp_path):
+    log = tmp_path / "calls"
+    control = tmp_path / sharing.CONTROL
+    control.write_text(f'#!/bin/sh\necho "$CUDA_MPS_PIPE_DIRECTORY $*" >> {log}\n[ -n "$1" ] || cat >> {log}\n')
+    control.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv(sharing.PIPE, raising=False)
+    with sharing.one_gpu_for_many() as shared:
+        place = os.environ[sharing.PIPE]
+        assert shared
+    assert sharing.PIPE not in os.environ
+    assert log.read_text().split() == [place, "-d", place, "quit"]

@@ -6,7 +6,7 @@ import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from multiprocessing import get_context
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof.api import fit
+from shiftproof.bench.sharing import one_gpu_for_many
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.loading import load
 from shiftproof.errors import ShiftproofError
@@ -105,6 +106,7 @@ def run_jobs(jobs: Sequence[Job], *, workers: int = 1, style: Style = "auto") ->
         return
     with (
         one_thread_each(),
+        one_gpu_for_many() if any(job.device != "cpu" for job in jobs) else nullcontext(),
         progress("runs", len(jobs), style) as display,
         ProcessPoolExecutor(min(workers, len(jobs)), get_context("spawn")) as pool,
     ):

@@ -45,7 +45,15 @@ class Recipe:
     draw: Callable[[list[Row], Path], Path] | None = None
     sequential: bool = False
 
-    def jobs(self, out: Path, *, seeds: int | None = None, smoke: bool = False, device: str = "auto") -> list[Job]:
+    def jobs(
+        self,
+        out: Path,
+        *,
+        seeds: int | None = None,
+        smoke: bool = False,
+        device: str = "auto",
+        compile: bool = False,
+    ) -> list[Job]:
         """Every run, seed by seed, so that an unfinished table has whole columns of fewer seeds.
 
         With `smoke` a run is one epoch, and there is one seed unless `seeds` says otherwise.
@@ -62,6 +70,7 @@ class Recipe:
                 variant=dict(cell.variant),
                 resume=True,
                 device=device,
+                compile=compile,
             )
             for seed in range(self.first_seed, last)
             for cell in self.cells
