@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.nn.fused import add_weighted, add_weighted_neighbours, relu_dropout_
 from shiftproof.nn.norms import NodeBatchNorm
 from shiftproof.nn.segment import segment_max, segment_min, segment_sum
 from shiftproof.nn.wiring import Wiring, as_wiring, per_row, weigh
@@ -105,16 +107,27 @@ class WeightedGINConv(_Conv):
     ) -> Tensor:
         wiring = as_wiring(edges, x)
         edge = self.encode_edges(edge_attr)
-        if edge is None:
-            messages = wiring.gather(x.relu() if self.message_relu else x)
+        own = x if self.eps is None else (1 + self.eps) * x
+        if edge_weight is not None and edge_weight.dim() == 2:
+            hidden = self._first_of_samples(x, own, wiring, edge_weight, edge)
         else:
-            messages = wiring.gather(x)
-            messages = (messages + per_row(edge, messages)).relu()
-        out = wiring.aggregate(weigh(messages, edge_weight))
-        if x.dim() < out.dim():
-            x = x.unsqueeze(1)
-        out = out + x if self.eps is None else out + (1 + self.eps) * x
-        return self.second(self.norm(self.first(out), wiring.real_rows).relu())
+            if edge is None:
+                messages = wiring.gather(x.relu() if self.message_relu else x)
+            else:
+                messages = wiring.gather(x)
+                messages = (messages + per_row(edge, messages)).relu()
+            hidden = self.first(wiring.aggregate(weigh(messages, edge_weight)) + own)
+        return self.second(relu_dropout_(self.norm(hidden, wiring.real_rows), 0.0, self.training))
+
+    def _first_of_samples(self, x: Tensor, own: Tensor, wiring: Wiring, weight: Tensor, edge: Tensor | None) -> Tensor:
+        """The first map of the MLP on `t` weightings, `[N, t, hidden]`; what they share is computed once."""
+        relu = self.message_relu or edge is not None
+        if x.dim() == 3:
+            return self.first(add_weighted_neighbours(own, x, weight, wiring.src, wiring.dst, edge=edge, relu=relu))
+        messages = wiring.gather(x) if edge is None else wiring.gather(x) + edge
+        # W Σ w m = Σ w (W m): one product for each edge instead of one for each node and sample
+        messages = F.linear(messages.relu() if relu else messages, self.first.weight)
+        return add_weighted(self.first(own), messages, weight, wiring.dst)
 
     def extra_repr(self) -> str:
         shown = f"{super().extra_repr()}, hidden={self.hidden}"

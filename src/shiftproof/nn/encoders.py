@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.nn.convs import WeightedGCNConv, WeightedGINConv, WeightedPNAConv, WeightedSGCConv
+from shiftproof.nn.fused import relu_dropout_
 from shiftproof.nn.norms import NodeBatchNorm
 from shiftproof.nn.pooling import READOUTS, readout
 from shiftproof.nn.virtual import VirtualNode
@@ -113,12 +114,13 @@ class GNNEncoder(nn.Module):
             out = conv(h, wiring, edge_weight if i in weighted else None, edge_attr)
             if self.norms:
                 out = self.norms[i](out, wiring.real_rows)
-            if not self.linear and (self.style == "gmt" or i < last):
-                out = out.relu()
-            if self.style == "gmt" and self.conv == "pna":
-                out = out + (h if h.dim() == out.dim() else h.unsqueeze(1))
-            out = F.dropout(out, self.dropout, self.training) if self.dropout else out
-            h = out
+            residual = self.style == "gmt" and self.conv == "pna"
+            if not self.linear and not residual and (self.style == "gmt" or i < last):
+                h = relu_dropout_(out, self.dropout, self.training)
+                continue
+            if residual:
+                out = (out if self.linear else out.relu()) + (h if h.dim() == out.dim() else h.unsqueeze(1))
+            h = F.dropout(out, self.dropout, self.training) if self.dropout else out
         return h
 
     def _numbers(self, layers: Collection[int]) -> set[int]:
