@@ -13,6 +13,7 @@ from shiftproof.data.loading import named_options
 from shiftproof.data.motifs import BASE_NAMES, MOTIF_NAMES, Plan, build, draw_matching, draw_widths, redraw
 from shiftproof.data.seeds import stream
 from shiftproof.data.spmotif import CLASSES, SMALL, class_labels, require_chance
+from shiftproof.errors import ShiftproofError
 from shiftproof.registry import register
 
 TEST_MATCH = 0.33  # gala.md 6.2: matching 0.33, the others 0.335 each
@@ -30,15 +31,18 @@ def two_piece(
     train_per_class: int = 3000,
     val_per_class: int = 1000,
     test_per_class: int = 1000,
+    inv: float | None = None,
+    spu: float | None = None,
 ) -> Dataset:
     """Two-piece graphs {a, b}: the motif follows the class up to noise 1 - a, the base in `b` of the training graphs.
 
     With chance 1 - a a motif is drawn anew from all three, so it matches in 1 - 2(1 - a)/3 of the graphs of every
     split; the base matches in `b` of training, `b - 0.2` of validation and a third of test. All node features are 1.
     Edges are stored once, from low to high ids, unless `directed` is false. `reversed` makes the base the invariant
-    piece and the motif the shortcut, with ground truth to match.
+    piece and the motif the shortcut, with ground truth to match. `inv` and `spu` are other names of `a` and `b`.
     """
-    given = dict(locals())
+    a, b = (_one_of(*pair) for pair in (("a", a, "inv", inv, 0.8), ("b", b, "spu", spu, 0.9)))
+    given = {name: value for name, value in locals().items() if name not in ("inv", "spu")}
     require_chance(a, "a", "two-piece")
     require_chance(b, "b", "two-piece")
     matching = {"train": b, "val": max(b - VALIDATION_STEP, 1 / 3), "test": TEST_MATCH}
@@ -62,6 +66,14 @@ def two_piece(
         options=named_options(two_piece, given, always=("a", "b", "seed")),
         value_names={"base": BASE_NAMES, "motif": MOTIF_NAMES},
     )
+
+
+def _one_of(name: str, value: float, other: str, again: float | None, default: float) -> float:
+    if again is not None and value not in (default, again):
+        raise ShiftproofError(
+            f"options '{name}' and '{other}' of two-piece are one thing: {value} or {again}, not both"
+        )
+    return value if again is None else again
 
 
 def _truth_on_base(graphs: GraphSet) -> GraphSet:
