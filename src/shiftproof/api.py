@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.data.dataset import Dataset, Split
-from shiftproof.data.loading import load
+from shiftproof.data.loading import load_samples
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.base import DataShape, Method, Network, input_of
 from shiftproof.presets import preset_for
@@ -47,7 +47,7 @@ def fit(
     data set's preset fills in the rest and an unknown name is an error. `protocol` ("ciga", "gala", ...) takes the
     preset of that chapter where several train on the same data. `network` brings a featurizer of your own.
     """
-    dataset = (data if isinstance(data, Dataset) else load(data)).check()
+    dataset = (data if isinstance(data, Dataset) else load_samples(data)).check()
     plan = Plan.make(method, dataset, settings, own_network=network is not None)
     if isinstance(method, Method) and network is not None:
         raise ShiftproofError("a method that is built already has its network; leave 'network' out")
@@ -71,7 +71,7 @@ def fit(
 def predict(run: Run | str | Path, data: Any, *, split: str = "test") -> Tensor:
     """The logits of a run on new data: a split, a data set (its `split`), or whatever `load` takes."""
     run = run if isinstance(run, Run) else Run.load(run)
-    samples = data if isinstance(data, Split) else load(data)[split]
+    samples = data if isinstance(data, Split) else load_samples(data)[split]
     shape = run.method.shape
     kind, in_shape, edge_dim = input_of(samples)
     if kind != shape.kind or in_shape != shape.in_shape:

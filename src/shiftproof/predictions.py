@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from shiftproof.api import predict
-from shiftproof.data.loading import load
+from shiftproof.data.loading import load_samples
 from shiftproof.errors import ShiftproofError
 from shiftproof.training.checkpoint import write_atomic
 from shiftproof.training.run import Run
@@ -23,7 +23,7 @@ def write_predictions(run: str | Path | Run, data: Any, out: str | Path, *, spli
     if out.suffix not in (".csv", ".json"):
         raise ShiftproofError(f"'{out}' must end in .csv or .json")
     run = run if isinstance(run, Run) else Run.load(run)
-    samples = load(data)[split]
+    samples = load_samples(data)[split]
     logits = predict(run, samples)
     rows = prediction_rows(logits, run.method.shape.task)
     for row, index in zip(rows, samples.index.tolist(), strict=True):

@@ -16,7 +16,7 @@ from typing import Any
 from shiftproof.api import fit
 from shiftproof.bench.sharing import one_gpu_for_many
 from shiftproof.data.dataset import Dataset
-from shiftproof.data.loading import load
+from shiftproof.data.loading import load_samples
 from shiftproof.errors import ShiftproofError
 from shiftproof.presets import PRESETS
 from shiftproof.registry import datasets, parse_name
@@ -65,7 +65,7 @@ def load_for(job: Job) -> Dataset:
 
 @lru_cache(maxsize=4)
 def _data(spec: str, group: str | None, written: tuple[tuple[str, int], ...]) -> Dataset:
-    return load(spec, group=group)
+    return load_samples(spec, group=group)
 
 
 def _written(spec: str) -> tuple[tuple[str, int], ...]:

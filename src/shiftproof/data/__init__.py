@@ -9,6 +9,7 @@
 - images as graphs: `superpixels` (cmnist-75sp, mnist-75sp)
 - sentences as graphs: `sentiment` (Graph-SST and Graph-Twitter, and stand-ins made of parse `trees`)
 - molecules: `molecule_graphs` (SMILES, needs RDKit) and the `drugood` files
+- one graph whose nodes are classified: `NodeGraph` (`cora`, `computers`, ..., `cora-like` at any size, npz files)
 - files: `read_tu` for the TU collection, `read_idx` for MNIST; `find` knows where files are looked for
 
     >>> from shiftproof.data import load
@@ -20,13 +21,21 @@ Importing this package registers every data set under its name.
 """
 
 from shiftproof.data import (  # noqa: F401
+    attacked,
     ba2motifs,
     colored,
+    copurchase,
+    cora_like,
     drugood,
     extrapolation,
     failure,
     graphon,
+    grb,
+    heterophilous,
+    node_files,
+    planetoid,
     sentiment,
+    social,
     spmotif,
     superpixels,
     tu,
@@ -38,8 +47,10 @@ from shiftproof.data.dataset import Dataset
 from shiftproof.data.domains import DomainBatch, DomainSet
 from shiftproof.data.graphs import GraphBatch, GraphSet
 from shiftproof.data.idx import read_idx
-from shiftproof.data.loading import load
+from shiftproof.data.loading import load, load_nodes, load_samples
 from shiftproof.data.molecules import molecule_graphs, scaffold_of
+from shiftproof.data.node_preparation import arctan_normalize, grb_degree_split
+from shiftproof.data.nodes import NodeGraph
 from shiftproof.data.sources import find
 from shiftproof.data.storage import load_dataset, save_dataset
 from shiftproof.data.tu import read_tu
@@ -51,10 +62,15 @@ __all__ = [
     "DomainSet",
     "GraphBatch",
     "GraphSet",
+    "NodeGraph",
     "TwoBit",
+    "arctan_normalize",
     "find",
+    "grb_degree_split",
     "load",
     "load_dataset",
+    "load_nodes",
+    "load_samples",
     "molecule_graphs",
     "read_idx",
     "read_tu",

@@ -1,4 +1,4 @@
-"""One way in: a name, a path, PyG graphs or a `Dataset` become a checked `Dataset`."""
+"""One way in: a name, a path, PyG graphs or a `Dataset` become a checked `Dataset`, or a `NodeGraph`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from shiftproof.data.dataset import Dataset, Task
 from shiftproof.data.graphs import GraphSet
+from shiftproof.data.nodes import NodeGraph
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.registry import datasets, fitting_options, parse_name
 
@@ -23,8 +24,11 @@ _PICKLES = (".pt", ".pth", ".pkl", ".pickle")
 _DATA_FILES = (".csv", ".tsv", ".npz", ".npy", ".json", ".txt", ".zip", ".gz", ".xz", ".parquet", ".safetensors")
 
 
-def load(source: Any, /, *, group: str | None = None, **options: Any) -> Dataset:
+def load(source: Any, /, *, group: str | None = None, **options: Any) -> Any:
     """The data set that `source` stands for, looked through for values that cannot be right.
+
+    It is a `Dataset`, or a `NodeGraph` for the names and files that hold one graph whose nodes are classified
+    (`load_samples` and `load_nodes` promise the one and the other).
 
     `source` is a registered name (`"spmotif-struc"`, options as keywords or in the text:
     `"spmotif-struc:bias=0.9"`), a folder written by `save_dataset`, a file of a kind that is read, a `Dataset`, a list
@@ -34,8 +38,8 @@ def load(source: Any, /, *, group: str | None = None, **options: Any) -> Dataset
     """
     if isinstance(source, (str, Path)):
         data = _from_text(str(source), options)
-    elif isinstance(source, Dataset):
-        _no_options(options, "a Dataset")
+    elif isinstance(source, (Dataset, NodeGraph)):
+        _no_options(options, f"a {type(source).__name__}")
         data = source
     elif isinstance(source, Mapping):
         data = _call(from_splits, source, options, owner="a dict of graphs")
@@ -46,8 +50,34 @@ def load(source: Any, /, *, group: str | None = None, **options: Any) -> Dataset
             f"load takes a name, a path, a Dataset, PyG graphs or a dict of them, not {type(source).__name__}"
         )
     if group is not None:
-        data = data.group_by(group)
+        data = _grouped(data, group)
     return data.check()
+
+
+def load_samples(source: Any, /, *, group: str | None = None, **options: Any) -> Dataset:
+    """What `load` gives where it is a data set of graphs or samples; a single node graph is an error."""
+    data = load(source, group=group, **options)
+    if isinstance(data, NodeGraph):
+        raise ShiftproofError(
+            f"'{data.name}' is one graph whose nodes are classified; methods are fitted to sets of graphs or samples"
+        )
+    return data
+
+
+def load_nodes(source: Any, /, **options: Any) -> NodeGraph:
+    """What `load` gives where it is one graph whose nodes are classified; PyG's `Data` is taken too."""
+    if hasattr(source, "edge_index") and hasattr(source, "to_dict"):
+        return _call(NodeGraph.from_pyg, source, options, owner="a PyG graph")
+    data = load(source, **options)
+    if not isinstance(data, NodeGraph):
+        raise ShiftproofError(f"'{data.name}' is a set of graphs or samples, not one graph whose nodes are classified")
+    return data
+
+
+def _grouped(data: Dataset | NodeGraph, group: str) -> Dataset:
+    if isinstance(data, NodeGraph):
+        raise ShiftproofError(f"the nodes of '{data.name}' have no environments: leave 'group' out")
+    return data.group_by(group)
 
 
 def from_graphs(
@@ -97,14 +127,14 @@ def named_options(
     return {name: value for name, value in given.items() if name in always or value != defaults[name]}
 
 
-def _from_text(text: str, options: Mapping[str, Any]) -> Dataset:
+def _from_text(text: str, options: Mapping[str, Any]) -> Dataset | NodeGraph:
     name = text.partition(":")[0]
     if name in datasets and not name.startswith("."):
         entry = datasets[name]
         chosen = {**parse_name(text)[1], **options}
         group = chosen.pop("group", None)
         data = entry.make(**fitting_options(chosen, entry.options, f"data set '{name}'"))
-        return data if group is None else data.group_by(group)
+        return data if group is None else _grouped(data, group)
     path = Path(text).expanduser()
     if not path.exists() and name != text and Path(name).expanduser().exists():
         options = {**parse_name(text)[1], **options}
@@ -117,7 +147,7 @@ def _from_text(text: str, options: Mapping[str, Any]) -> Dataset:
     raise unknown(datasets.kind, name, (entry.name for entry in datasets if not entry.name.startswith(".")))
 
 
-def _from_path(path: Path, options: Mapping[str, Any]) -> Dataset:
+def _from_path(path: Path, options: Mapping[str, Any]) -> Dataset | NodeGraph:
     if path.is_dir():
         from shiftproof.data.storage import load_dataset
 
@@ -146,7 +176,7 @@ def _ending(path: Path) -> str:
     return endings[-1] if endings else ""
 
 
-def _call(make: Callable[..., Dataset], source: Any, options: Mapping[str, Any], owner: str) -> Dataset:
+def _call(make: Callable[..., Any], source: Any, options: Mapping[str, Any], owner: str) -> Any:
     accepted = {n: p for n, p in inspect.signature(make).parameters.items() if p.default is not p.empty}
     return make(source, **fitting_options(options, accepted, owner))
 

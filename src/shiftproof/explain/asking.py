@@ -12,7 +12,7 @@ import torch
 
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.graphs import GraphSet
-from shiftproof.data.loading import load
+from shiftproof.data.loading import load_samples
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.explanation import Explanation
 from shiftproof.training.checkpoint import write_atomic, write_json
@@ -36,7 +36,7 @@ def explain(run: Run | str | Path, data: Any, *, split: str = "test") -> Explana
 
 
 def _graphs(data: Any, split: str) -> GraphSet:
-    graphs = data if isinstance(data, GraphSet) else (data if isinstance(data, Dataset) else load(data))[split]
+    graphs = data if isinstance(data, GraphSet) else (data if isinstance(data, Dataset) else load_samples(data))[split]
     if not isinstance(graphs, GraphSet):
         raise ShiftproofError("reasons are given for graphs; this data set holds plain tensors")
     return graphs

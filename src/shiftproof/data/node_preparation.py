@@ -1,0 +1,108 @@
+"""Features and splits of node graphs as the robustness benchmarks prepare them."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from shiftproof.data.nodes import NodeGraph
+from shiftproof.data.seeds import stream
+from shiftproof.errors import ShiftproofError
+
+Features = Literal["arctan", "row", "raw"]
+LEAVE_OUT, BLOCKS, BLOCK_SHARE, TEST_SHARE, TRAIN_SHARE = 0.05, 3, 0.3, 0.1, 0.6  # spec/hao.md §6.3
+
+
+def arctan_normalize(x: Tensor) -> Tensor:
+    r"""Features within (-1, 1): :math:`\tfrac2\pi\arctan\frac{x-\mu}{\sigma}`, one mean and one deviation of all entries.
+
+    The deviation is the unbiased one; the order of the entries is kept, and a shift or a positive scale of the raw
+    features changes nothing (spec/hao.md §6.2).
+    """
+    if x.numel() < 2:
+        raise ShiftproofError("the arctan normalisation needs two features or more")
+    # sums in double precision: a million rows of float32 would lose digits
+    mean = x.sum(dtype=torch.float64) / x.numel()
+    spread = _centred_squares(x, mean) / (x.numel() - 1)
+    if not float(spread) > 0:
+        raise ShiftproofError("all features are equal: there is nothing to normalise, use features=raw")
+    scaled = x.sub(mean.to(x.dtype)).div_(spread.sqrt().to(x.dtype))
+    return scaled.atan_().mul_(2 / math.pi)
+
+
+def _centred_squares(x: Tensor, mean: Tensor) -> Tensor:
+    blocks = x.flatten().split(1 << 24)
+    return torch.stack([(block.double() - mean).square().sum() for block in blocks]).sum()
+
+
+def prepared(x: Tensor, features: Features) -> Tensor:
+    """Raw features as they are, each row summing to 1 ("row"), or within (-1, 1) ("arctan")."""
+    if features == "arctan":
+        return arctan_normalize(x)
+    if features == "row":
+        return x / x.sum(1, keepdim=True).where(x.sum(1, keepdim=True) != 0, torch.ones(1))
+    if features == "raw":
+        return x
+    raise ShiftproofError(f"option 'features' is arctan, row or raw, not '{features}'")
+
+
+def grb_degree_split(degree: Tensor, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """Training, validation and test nodes by the degree split of the Graph Robustness Benchmark.
+
+    The lowest 5 % of the degrees never test; the next three blocks of 30 % (easy, medium, hard) give 10 % of the nodes
+    each to the test set; of all others the first 60 % of the nodes, shuffled, train and the rest validates. Node
+    numbers come sorted (spec/hao.md §6.3).
+    """
+    n = len(degree)
+    if n < 10:
+        raise ShiftproofError(f"the degree split needs 10 nodes or more, not {n}")
+    left_out = _share(LEAVE_OUT, n)
+    block, take = _share(BLOCK_SHARE, n - left_out), _share(TEST_SHARE, n)
+    order = np.argsort(degree.cpu().numpy(), kind="stable")
+    draw = stream(seed)
+    test = np.concatenate(
+        [
+            draw.choice(order[left_out + i * block : left_out + (i + 1) * block], take, replace=False)
+            for i in range(BLOCKS)
+        ]
+    )
+    others = np.setdiff1d(np.arange(n), test)
+    draw.shuffle(others)
+    train = _share(TRAIN_SHARE, n)
+    parts = (others[:train], others[train:], test)
+    train_nodes, val_nodes, test_nodes = (torch.from_numpy(np.sort(part)).to(degree.device) for part in parts)
+    return train_nodes, val_nodes, test_nodes
+
+
+def random_split(
+    num_nodes: int, seed: int = 0, shares: tuple[float, float] = (0.6, 0.1)
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Training, validation and test nodes drawn at random; what the two shares leave is for testing."""
+    order = stream(seed).permutation(num_nodes)
+    ends = np.cumsum([_share(share, num_nodes) for share in shares])
+    train, val, test = (torch.from_numpy(np.sort(part)) for part in np.split(order, ends))
+    return train, val, test
+
+
+def with_drawn_split(graph: NodeGraph, split: Literal["grb", "random"], seed: int) -> NodeGraph:
+    """The graph with a degree split ("grb") or a random one; nodes without a label are left out of it."""
+    if split == "grb":
+        parts = grb_degree_split(graph.degree, seed)
+    else:
+        parts = random_split(graph.num_nodes, seed)
+    return with_labelled_split(graph, *parts)
+
+
+def with_labelled_split(graph: NodeGraph, train: Tensor, val: Tensor, test: Tensor) -> NodeGraph:
+    """The graph with these splits, less the nodes whose label is not known."""
+    train, val, test = (part[graph.y[part] >= 0] for part in (train, val, test))
+    return graph.with_split(train, val, test)
+
+
+def _share(share: float, n: int) -> int:
+    # 0.6 * 5 is 3.0000000000000004 and 0.3 * 10 is 3.0, but 0.1 * 3 * 10 can fall below: whole percents are exact
+    return round(share * 100) * n // 100
