@@ -6,7 +6,6 @@ import io
 import json
 import zipfile
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -96,12 +95,10 @@ def _split_file(name: str) -> str:
     return f"splits/{name}_prognn_splits.json"
 
 
-@lru_cache(maxsize=2)
 def _clean(name: str) -> NodeGraph:
     """The largest connected piece of the clean graph, in node order."""
-    if (
-        name == "pubmed"
-    ):  # one piece as it is, and in the order of Planetoid: the attacks flip exactly their share of it
+    # PubMed is one piece, in the order of Planetoid: held against it, each attack flips exactly its share of the edges
+    if name == "pubmed":
         return planetoid_graph("pubmed")[0]
     arrays = read_arrays(find(f"robustness/{name}.npz", what=f"the clean graph {name}"))
     edges, size = sparse_edges(arrays)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from scipy import sparse
 
 from shiftproof.data.node_preparation import arctan_normalize, with_drawn_split
 from shiftproof.data.nodes import NodeGraph
@@ -52,7 +51,8 @@ def cora_like(
 def _require(nodes: int, edges: int | None, classes: int, features: int, homophily: float) -> None:
     if classes < 2 or features < 1 or nodes < 10 * classes:
         raise ShiftproofError(
-            f"cora-like needs 2 classes, 1 feature and 10 nodes a class or more, not {classes}, {features} and {nodes} nodes"
+            f"cora-like needs 2 classes, 1 feature and 10 nodes a class or more, "
+            f"not {classes}, {features} and {nodes} nodes"
         )
     # a quarter of all pairs: beyond it, drawing until enough edges are distinct would take for ever
     if edges is not None and not 1 <= edges <= nodes * (nodes - 1) // 8:
@@ -120,6 +120,8 @@ def _keys(first: np.ndarray, second: np.ndarray, nodes: int) -> np.ndarray:
 
 def _features(y: np.ndarray, ends: np.ndarray, classes: int, width: int, draw: np.random.Generator) -> torch.Tensor:
     """A common part, one of the class, a topic smoothed along the edges and one of the node's own, projected."""
+    from scipy import sparse
+
     nodes = len(y)
     degree = np.bincount(ends.ravel(), minlength=nodes)
     scale = np.divide(1.0, np.sqrt(degree), out=np.zeros(nodes), where=degree > 0)

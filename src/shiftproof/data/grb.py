@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -103,6 +102,8 @@ def read_ogb(
 
 
 def _table(path: Path, kind: type) -> np.ndarray:
+    import pandas as pd
+
     try:
         return pd.read_csv(path, header=None).to_numpy(kind)
     except FileNotFoundError:

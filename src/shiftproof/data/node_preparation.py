@@ -14,11 +14,12 @@ from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError
 
 Features = Literal["arctan", "row", "raw"]
+Parts = tuple[Tensor, Tensor, Tensor]
 LEAVE_OUT, BLOCKS, BLOCK_SHARE, TEST_SHARE, TRAIN_SHARE = 0.05, 3, 0.3, 0.1, 0.6  # spec/hao.md §6.3
 
 
 def arctan_normalize(x: Tensor) -> Tensor:
-    r"""Features within (-1, 1): :math:`\tfrac2\pi\arctan\frac{x-\mu}{\sigma}`, one mean and one deviation of all entries.
+    r"""Features within (-1, 1): :math:`\tfrac2\pi\arctan\frac{x-\mu}{\sigma}`, mean and deviation over all entries.
 
     The deviation is the unbiased one; the order of the entries is kept, and a shift or a positive scale of the raw
     features changes nothing (spec/hao.md §6.2).
@@ -50,7 +51,7 @@ def prepared(x: Tensor, features: Features) -> Tensor:
     raise ShiftproofError(f"option 'features' is arctan, row or raw, not '{features}'")
 
 
-def grb_degree_split(degree: Tensor, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+def grb_degree_split(degree: Tensor, seed: int = 0) -> Parts:
     """Training, validation and test nodes by the degree split of the Graph Robustness Benchmark.
 
     The lowest 5 % of the degrees never test; the next three blocks of 30 % (easy, medium, hard) give 10 % of the nodes
@@ -78,9 +79,7 @@ def grb_degree_split(degree: Tensor, seed: int = 0) -> tuple[Tensor, Tensor, Ten
     return train_nodes, val_nodes, test_nodes
 
 
-def random_split(
-    num_nodes: int, seed: int = 0, shares: tuple[float, float] = (0.6, 0.1)
-) -> tuple[Tensor, Tensor, Tensor]:
+def random_split(num_nodes: int, seed: int = 0, shares: tuple[float, float] = (0.6, 0.1)) -> Parts:
     """Training, validation and test nodes drawn at random; what the two shares leave is for testing."""
     order = stream(seed).permutation(num_nodes)
     ends = np.cumsum([_share(share, num_nodes) for share in shares])
@@ -104,5 +103,5 @@ def with_labelled_split(graph: NodeGraph, train: Tensor, val: Tensor, test: Tens
 
 
 def _share(share: float, n: int) -> int:
-    # 0.6 * 5 is 3.0000000000000004 and 0.3 * 10 is 3.0, but 0.1 * 3 * 10 can fall below: whole percents are exact
+    # in whole numbers: a product of floats can fall just under the count that is meant (0.29 * 100 is 28.999...)
     return round(share * 100) * n // 100
