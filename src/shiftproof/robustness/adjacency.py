@@ -26,7 +26,7 @@ BLOCK = 1 << 22  # numbers gathered at a time; bounds the memory whatever the nu
 
 
 class Pattern:
-    """The entries of a symmetric sparse matrix: `row` and `col`, sorted, and `mirror`, for (i, j) the place of (j, i)."""
+    """The sorted places (`row`, `col`) of a symmetric sparse matrix; `mirror` holds for (i, j) the place of (j, i)."""
 
     def __init__(self, row: Tensor, col: Tensor, num_nodes: int, mirror: Tensor | None = None) -> None:
         self.row, self.col, self.num_nodes = row, col, num_nodes
@@ -35,6 +35,7 @@ class Pattern:
         self.start = torch.cat([count.new_zeros(1), count.cumsum(0)])
         # MKL takes 32-bit indices; 64-bit ones would be copied in every product
         self._start32, self._col32 = self.start.int(), col.int()
+        self._repeated: dict[int, tuple[Pattern, Tensor]] = {}
         self.mirror = self._find_mirror() if mirror is None else mirror
 
     def _find_mirror(self) -> Tensor:
@@ -44,7 +45,7 @@ class Pattern:
             alone = int((~torch.isin(self.col * self.num_nodes + self.row, keys)).nonzero()[0])
             u, v = int(self.row[alone]), int(self.col[alone])
             raise ShiftproofError(
-                f"the graph is directed: it has the edge ({u}, {v}) but not ({v}, {u}); give both directions of every edge"
+                f"the graph is directed: it has the edge ({u}, {v}) but not ({v}, {u}); give both directions of each"
             )
         return order
 
@@ -67,17 +68,26 @@ class Pattern:
         mirror = torch.cat([at_edge[self.mirror], at_loop])[source]
         return Pattern(row, col, self.num_nodes, mirror), source
 
+    def repeated(self, times: int) -> tuple[Pattern, Tensor]:
+        """The block pattern of `times` copies, and for each of its entries the one it copies.
+
+        Node i of copy k is numbered `i * times + k`, so that one product serves all heads of a layer.
+        """
+        if times not in self._repeated:
+            copies = torch.arange(times, device=self.row.device)
+            row, col = (ends[:, None] * times + copies for ends in (self.row, self.col))
+            order = torch.argsort(row.flatten(), stable=True)
+            place = torch.empty_like(order)
+            place[order] = torch.arange(len(order), device=order.device)
+            mirror = place.view(-1, times)[self.mirror].flatten()[order]
+            pattern = Pattern(row.flatten()[order], col.flatten()[order], self.num_nodes * times, mirror)
+            self._repeated[times] = pattern, order // times
+        return self._repeated[times]
+
     @cached_property
     def upper(self) -> Tensor:
         """The entries above the diagonal: each undirected edge once."""
         return (self.row < self.col).nonzero().squeeze(1)
-
-    @cached_property
-    def edge_of(self) -> Tensor:
-        """For each entry off the diagonal the undirected edge it belongs to, by its place in `upper`."""
-        rank = torch.zeros(len(self.row), dtype=torch.long, device=self.row.device)
-        rank[self.upper] = torch.arange(len(self.upper), device=self.row.device)
-        return torch.where(self.row < self.col, rank, rank[self.mirror])
 
 
 class Adjacency:
@@ -163,7 +173,7 @@ class Adjacency:
     def looped_weight(self, loops: Tensor, dtype: torch.dtype) -> Tensor:
         """The weights with `loops` on the diagonal, in the order of `pattern.looped`."""
         _, source = self.pattern.looped
-        return torch.cat([self.weight(dtype), loops.to(dtype)])[source]
+        return torch.cat([self.weight(dtype), loops.to(dtype)]).index_select(0, source)
 
     def normalized(self, self_loops: bool = True, dtype: torch.dtype = torch.float32, power: float = -0.5) -> Adjacency:
         r"""The propagation of a GCN, :math:`D^{p}(A+I)D^{p}` with :math:`p=-1/2`."""
@@ -183,7 +193,7 @@ class Adjacency:
             weight = self.weight(dtype)
             total = row_sums(self.pattern, weight)
             share = torch.where(total > 0, 1 / total.clamp(min=torch.finfo(dtype).tiny), torch.zeros_like(total))
-            return self.reweighted(weight * share[self.pattern.row])
+            return self.reweighted(weight * share.index_select(0, self.pattern.row))
 
         return self.once(("averaging", dtype), make)
 
@@ -211,7 +221,7 @@ def symmetric_norm(pattern: Pattern, weight: Tensor, power: float = -0.5) -> Ten
     degree = row_sums(pattern, weight)
     filled = degree > 0
     scale = torch.where(filled, torch.where(filled, degree, 1.0).pow(power), 0.0)
-    return weight * scale[pattern.row] * scale[pattern.col]
+    return weight * scale.index_select(0, pattern.row) * scale.index_select(0, pattern.col)
 
 
 def product(pattern: Pattern, weight: Tensor, x: Tensor, *, symmetric: bool = False) -> Tensor:
@@ -240,7 +250,7 @@ class _Product(torch.autograd.Function):
         to_weight = dot_products(ctx.pattern, grad, x) if ctx.needs_input_grad[1] else None
         to_x = None
         if ctx.needs_input_grad[2]:
-            turned = weight if ctx.symmetric else weight[ctx.pattern.mirror]
+            turned = weight if ctx.symmetric else weight.index_select(0, ctx.pattern.mirror)
             to_x = product(ctx.pattern, turned, grad, symmetric=ctx.symmetric)
         return None, to_weight, to_x, None
 
@@ -261,7 +271,7 @@ class _DotProducts(torch.autograd.Function):
         (grad,) = grads
         a, b = ctx.saved_tensors
         to_a = product(ctx.pattern, grad, b) if ctx.needs_input_grad[1] else None
-        to_b = product(ctx.pattern, grad[ctx.pattern.mirror], a) if ctx.needs_input_grad[2] else None
+        to_b = product(ctx.pattern, grad.index_select(0, ctx.pattern.mirror), a) if ctx.needs_input_grad[2] else None
         return None, to_a, to_b
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -43,6 +44,11 @@ class Defence(nn.Module):
         self.widths = [in_features, *[hidden] * (layers - 1), classes]
         self.first_norm = nn.LayerNorm(in_features) if layer_norm_first else None
         self.inner_norms = nn.ModuleList([nn.LayerNorm(hidden) for _ in range(layers - 1)] if layer_norm_inner else [])
+        self.convs = nn.ModuleList(self.convolution(a, b) for a, b in pairwise(self.widths))
+
+    def convolution(self, inputs: int, outputs: int) -> nn.Module:
+        """The parameters of one layer."""
+        return Weights(inputs, outputs)
 
     @property
     def dtype(self) -> torch.dtype:

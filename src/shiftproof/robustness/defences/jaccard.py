@@ -1,0 +1,73 @@
+"""GCN-Jaccard: edges between nodes that share no words are dropped before the graph is used."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from shiftproof.errors import ShiftproofError
+from shiftproof.registry import register
+from shiftproof.robustness.adjacency import Adjacency, dot_products
+from shiftproof.robustness.defences.gcn import GCN
+from shiftproof.robustness.defences.guards import cosines
+from shiftproof.robustness.features import Features
+
+
+@register("gcn-jaccard", "defences")
+class GCNJaccard(GCN):
+    r"""A GCN on the graph without edges of small feature similarity, a defence by preprocessing.
+
+    .. math:: J_{uv} = |X_u \cap X_v| / |X_u \cup X_v| \ge \text{threshold}
+
+    A word is present where a feature lies above the middle of the features' range, so that bags of words may be
+    normalised before. `similarity="cosine"` is for features that are not words.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        classes: int,
+        *,
+        hidden: int = 64,
+        layers: int = 3,
+        dropout: float = 0.5,
+        layer_norm_first: bool = False,
+        layer_norm_inner: bool = False,
+        threshold: float = 0.01,
+        similarity: Literal["jaccard", "cosine"] = "jaccard",
+    ) -> None:
+        super().__init__(
+            in_features,
+            classes,
+            hidden=hidden,
+            layers=layers,
+            dropout=dropout,
+            layer_norm_first=layer_norm_first,
+            layer_norm_inner=layer_norm_inner,
+        )
+        if similarity not in ("jaccard", "cosine"):
+            raise ShiftproofError(f"similarity of GCNJaccard is 'jaccard' or 'cosine', not '{similarity}'")
+        self.threshold, self.similarity = threshold, similarity
+
+    def forward(self, x: Tensor | Features, adjacency: Adjacency) -> Tensor:
+        if isinstance(x, Features):
+            key = (GCNJaccard, self.threshold, self.similarity, adjacency)
+            return super().forward(x, x.once(key, lambda: self.pruned(x.x, adjacency)))
+        return super().forward(x, self.pruned(x.detach(), adjacency))
+
+    def pruned(self, x: Tensor, adjacency: Adjacency) -> Adjacency:
+        """The adjacency with weight 0 on edges below the threshold."""
+        kept = self.similarities(x, adjacency) >= self.threshold
+        return adjacency.reweighted(adjacency.weight(self.dtype) * kept, symmetric=adjacency.symmetric)
+
+    def similarities(self, x: Tensor, adjacency: Adjacency) -> Tensor:
+        """The similarity of the two ends of every entry of the adjacency."""
+        if self.similarity == "cosine" or not x.numel():
+            return cosines(adjacency.pattern, x)
+        words = (x > (x.min() + x.max()) / 2).to(x.dtype)
+        shared = dot_products(adjacency.pattern, words, words)
+        count = words.sum(1)
+        union = count.index_select(0, adjacency.pattern.row) + count.index_select(0, adjacency.pattern.col) - shared
+        return shared / torch.clamp(union, min=1)
