@@ -15,8 +15,18 @@ an argument of every layer::
 from shiftproof.nn.convs import WeightedGCNConv, WeightedGINConv, WeightedPNAConv, WeightedSGCConv
 from shiftproof.nn.dense import MLPFeaturizer, SmallCNN, head
 from shiftproof.nn.encoders import GNNEncoder, GraphFeaturizer
+from shiftproof.nn.multilinear import (
+    distribution,
+    in_chunks,
+    mean_of_samples,
+    multilinear_extension,
+    multilinear_gap,
+    one_by_one,
+    samples_within,
+)
 from shiftproof.nn.norms import GraphInstanceNorm, NodeBatchNorm
 from shiftproof.nn.pooling import pool, readout
+from shiftproof.nn.sampling import BernoulliSubgraph, straight_through
 from shiftproof.nn.scorers import EdgeScorer, NodeScorer, lift_to_edges, reverse_edges, symmetrise
 from shiftproof.nn.segment import (
     sample_bernoulli,
@@ -36,6 +46,7 @@ from shiftproof.nn.subgraph import Subgraph, edge_subgraph, split
 from shiftproof.nn.wiring import Wiring
 
 __all__ = [
+    "BernoulliSubgraph",
     "EdgeScorer",
     "GNNEncoder",
     "GraphFeaturizer",
@@ -50,14 +61,21 @@ __all__ = [
     "WeightedPNAConv",
     "WeightedSGCConv",
     "Wiring",
+    "distribution",
     "edge_subgraph",
     "head",
+    "in_chunks",
     "lift_to_edges",
+    "mean_of_samples",
+    "multilinear_extension",
+    "multilinear_gap",
+    "one_by_one",
     "pool",
     "readout",
     "reverse_edges",
     "sample_bernoulli",
     "sample_concrete",
+    "samples_within",
     "segment_count",
     "segment_max",
     "segment_mean",
@@ -68,6 +86,7 @@ __all__ = [
     "segment_sum",
     "share_of",
     "split",
+    "straight_through",
     "symmetrise",
     "top_edges",
 ]
