@@ -26,12 +26,13 @@ _HOMES = {
     "GraphSet": "shiftproof.data",
     "Method": "shiftproof.methods",
     "Network": "shiftproof.methods",
+    "NodeGraph": "shiftproof.data",
     "Run": "shiftproof.training",
     "ShiftproofError": "shiftproof.errors",
     "Trainer": "shiftproof.training",
     "Weighted": "shiftproof.training",
 }
-_ROOMS = ("bench", "data", "explain", "methods", "nn", "objectives", "report", "training")
+_ROOMS = ("bench", "data", "explain", "methods", "nn", "objectives", "report", "robustness", "training")
 __all__ = [
     "Dataset",
     "DomainSet",
@@ -39,6 +40,7 @@ __all__ = [
     "GraphSet",
     "Method",
     "Network",
+    "NodeGraph",
     "Run",
     "ShiftproofError",
     "Trainer",
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from shiftproof.data import DomainSet as DomainSet
     from shiftproof.data import GraphBatch as GraphBatch
     from shiftproof.data import GraphSet as GraphSet
+    from shiftproof.data import NodeGraph as NodeGraph
     from shiftproof.data.loading import load as load
     from shiftproof.errors import ShiftproofError as ShiftproofError
     from shiftproof.explain.asking import explain as explain
