@@ -8,7 +8,7 @@
 - coloured images: `colored` (colored-digits needs nothing, cmnist the MNIST files)
 - images as graphs: `superpixels` (cmnist-75sp, mnist-75sp)
 - sentences as graphs: `sentiment` (Graph-SST and Graph-Twitter, and stand-ins made of parse `trees`)
-- molecules: `molecule_graphs` (SMILES, needs RDKit) and the `drugood` files
+- molecules: `molecule_graphs` (SMILES, needs RDKit), the `drugood` files, `molhiv`; with truth `attribution`, `mutag`
 - one graph whose nodes are classified: `NodeGraph` (`cora`, `computers`, ..., `cora-like` at any size, npz files)
 - files: `read_tu` for the TU collection, `read_idx` for MNIST; `find` knows where files are looked for
 
@@ -22,6 +22,7 @@ Importing this package registers every data set under its name.
 
 from shiftproof.data import (  # noqa: F401
     attacked,
+    attribution,
     ba2motifs,
     colored,
     copurchase,
@@ -32,6 +33,8 @@ from shiftproof.data import (  # noqa: F401
     graphon,
     grb,
     heterophilous,
+    molhiv,
+    mutag,
     node_files,
     planetoid,
     sentiment,

@@ -23,7 +23,7 @@ from shiftproof.data.storage import load_dataset, save_dataset
 from shiftproof.errors import ShiftproofError
 from shiftproof.registry import register
 
-PACKED_VERSION = 1  # rises when the features or columns of a packed file change
+PACKED_VERSION = 2  # rises when the features or columns of a packed file change
 MEASURES = ("ec50", "ic50", "ki")
 SHIFTS = ("assay", "scaffold", "size")
 PARTS = {"train": "train", "val": "ood_val", "test": "ood_test", "iid_val": "iid_val", "iid_test": "iid_test"}
