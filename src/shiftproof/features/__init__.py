@@ -1,0 +1,23 @@
+"""Rich features first: learn all that predicts, then choose what holds everywhere."""
+
+from shiftproof.features.bonsai import Bonsai
+from shiftproof.features.feat import ERMPretrainer, FeAT, IFeAT
+from shiftproof.features.heads import HeadMixture, merge_weights, mix_heads
+from shiftproof.features.results import Pretrained, RoundLog
+from shiftproof.features.splits import GroupBatches, GroupSplit
+from shiftproof.features.termination import must_stop
+
+__all__ = [
+    "Bonsai",
+    "ERMPretrainer",
+    "FeAT",
+    "GroupBatches",
+    "GroupSplit",
+    "HeadMixture",
+    "IFeAT",
+    "Pretrained",
+    "RoundLog",
+    "merge_weights",
+    "mix_heads",
+    "must_stop",
+]
