@@ -1,0 +1,39 @@
+"""PAIR: losses that conflict, brought onto a preferred ray.
+
+`PAIR` wraps any optimiser and takes named losses in `step`; `Pair` does the same inside the `Trainer`. Both ask a
+balancer for weights: `PreferenceSolver` (the preference programme), `SmoothedSolver`, `MinNorm` (MGDA) or
+`FixedWeights`, which see the losses and the Gram matrix of their gradients and nothing else. `dominates`, `front` and
+`nonuniformity` say where a vector of losses stands; `select` chooses among finished runs by their losses (PAIR-s).
+
+>>> from shiftproof.pareto import PreferenceSolver
+>>> solver = PreferenceSolver((1, 1e10, 1e12))
+>>> found = solver.weights(losses=(0.5, 1e-3, 1e-4), gramian=[[1, 0, 0], [0, 1e-4, 0], [0, 0, 1e-6]])
+>>> found.mode, [round(w, 4) for w in found.weights.tolist()]
+('balance', [0.0, 0.0, 1.0])
+"""
+
+from shiftproof.pareto.balance import Balance
+from shiftproof.pareto.balancer import Balanced, Balancer, FixedWeights
+from shiftproof.pareto.fronts import adjustment, dominates, front, nonuniformity
+from shiftproof.pareto.mgda import MinNorm
+from shiftproof.pareto.optimizer import PAIR
+from shiftproof.pareto.pair import Pair
+from shiftproof.pareto.programme import maximise_on_simplex
+from shiftproof.pareto.solver import PreferenceSolver, SmoothedSolver
+
+__all__ = [
+    "PAIR",
+    "Balance",
+    "Balanced",
+    "Balancer",
+    "FixedWeights",
+    "MinNorm",
+    "Pair",
+    "PreferenceSolver",
+    "SmoothedSolver",
+    "adjustment",
+    "dominates",
+    "front",
+    "maximise_on_simplex",
+    "nonuniformity",
+]

@@ -1,0 +1,120 @@
+"""Gradients of several losses: compared in a Gram matrix, weighted, and left in `.grad`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.objectives import nonnegative
+from shiftproof.pareto.balancer import Balanced, Balancer
+
+SETS = ("head", "featurizer", "all")
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """What one balanced backward pass found: the values of the losses and their weights, by name."""
+
+    losses: dict[str, float]
+    weights: dict[str, float]
+    nonuniformity: float
+    mode: str
+    reason: str = ""
+
+    @property
+    def loss(self) -> float:
+        """The weighted sum."""
+        return sum(self.weights[name] * value for name, value in self.losses.items())
+
+
+def balanced_backward(
+    terms: Mapping[str, Tensor], balancer: Balancer, compared: Sequence[nn.Parameter], moved: Sequence[nn.Parameter]
+) -> Weighed:
+    """Weigh the losses and add the gradient of their weighted sum to the `.grad` of the `moved` parameters.
+
+    The balancer sees the gradients of the `compared` parameters. Where these are a few of the last ones, comparing
+    stops there, and one more backward pass makes the gradient of everything: M short passes and one long one. Where
+    they reach below (`compared` holds the first of the `moved`), the M long passes are needed anyway, and their
+    gradients are added up instead. Values and Gram matrix come to the host in one transfer.
+    """
+    losses = list(terms.values())
+    if not balancer.needs_gradients:
+        values = torch.stack([loss.detach().double() for loss in losses]).cpu().numpy()
+        found = balancer.weights(values, ())
+        _sum_backward(losses, found.weights, moved)
+        return _weighed(terms, values, found)
+    among = {id(p) for p in compared}
+    deep = bool(moved) and id(moved[0]) in among
+    asked = list(moved) if deep else list(compared)
+    gradients = [_gradients(loss, asked) for loss in losses]
+    rows = torch.stack([_flat([g for p, g in zip(asked, row, strict=True) if id(p) in among]) for row in gradients])
+    values = torch.stack([loss.detach().double() for loss in losses])
+    together = torch.cat([values, (rows @ rows.T).flatten()]).cpu().numpy()
+    count = len(losses)
+    found = balancer.weights(together[:count], together[count:].reshape(count, count))
+    if deep:
+        _add_up(asked, gradients, found.weights)
+    else:
+        _sum_backward(losses, found.weights, moved)
+    return _weighed(terms, together[:count], found)
+
+
+def made_positive(terms: Mapping[str, Tensor], negative: str, rate: float) -> dict[str, Tensor]:
+    """The terms with every one but the first made non-negative as `nonnegative` does; "error" leaves them alone."""
+    if negative == "error":
+        return dict(terms)
+    first = next(iter(terms))
+    return {name: term if name == first else nonnegative(term, negative, rate) for name, term in terms.items()}
+
+
+def require_positive(found: Weighed) -> None:
+    """With `negative="error"`: stop at a negative loss instead of falling back."""
+    for name, value in found.losses.items():
+        if value < 0:
+            raise ShiftproofError(f"loss '{name}' is {value:.3g}; a preference needs losses that are not negative")
+
+
+def require_set(parameters: str) -> None:
+    if parameters not in SETS:
+        raise unknown("set of parameters", parameters, SETS)
+
+
+def _gradients(loss: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:
+    if not loss.requires_grad:
+        return [torch.zeros_like(p) for p in parameters]
+    found = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
+    return [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)]
+
+
+def _flat(gradients: list[Tensor]) -> Tensor:
+    # squares of small penalties' gradients leave the range of single precision
+    return torch.cat([g.flatten().double() for g in gradients])
+
+
+def _sum_backward(losses: list[Tensor], weights: np.ndarray, moved: Sequence[nn.Parameter]) -> None:
+    parts = [loss * weight for loss, weight in zip(losses, weights.tolist(), strict=True) if loss.requires_grad]
+    if parts:
+        torch.stack(parts).sum().backward(inputs=list(moved))
+
+
+def _add_up(parameters: list[nn.Parameter], gradients: list[list[Tensor]], weights: np.ndarray) -> None:
+    for number, parameter in enumerate(parameters):
+        total = gradients[0][number] * weights[0]
+        for row, weight in zip(gradients[1:], weights[1:].tolist(), strict=True):
+            total.add_(row[number], alpha=weight)
+        parameter.grad = total if parameter.grad is None else parameter.grad.add_(total)
+
+
+def _weighed(terms: Mapping[str, Tensor], values: np.ndarray, found: Balanced) -> Weighed:
+    return Weighed(
+        dict(zip(terms, values.tolist(), strict=True)),
+        dict(zip(terms, found.weights.tolist(), strict=True)),
+        found.nonuniformity,
+        found.mode,
+        found.reason,
+    )

@@ -1,0 +1,171 @@
+"""PAIR for anybody's training loop: `step` takes named losses instead of nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.pareto.backward import Weighed, balanced_backward, made_positive, require_positive, require_set
+from shiftproof.pareto.balancer import Balancer
+from shiftproof.pareto.solver import PreferenceSolver
+
+logger = logging.getLogger("shiftproof.pareto")
+
+
+class PAIR:
+    """An optimiser for losses that conflict, wrapped around any other.
+
+    >>> import torch
+    >>> model = torch.nn.Linear(2, 1)
+    >>> inner = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> optimizer = PAIR(inner, preference={"erm": 1, "irm": 1e10, "vrex": 1e12})
+    >>> risk = model(torch.ones(4, 2)).square().mean()
+    >>> step = optimizer.step({"erm": risk, "irm": risk.square(), "vrex": (risk - 1).square()})
+    >>> sorted(step.weights)
+    ['erm', 'irm', 'vrex']
+
+    `step` zeroes the gradients, weighs the losses, runs backward and steps the inner optimiser; what it found comes
+    back: weights, values, non-uniformity and mode. `preference` holds a relative size for every loss, the larger the
+    smaller that loss is to become; the first one is the plain risk. For `descent_steps` steps only the first loss is
+    minimised (PAIR's first phase); give the second phase an inner optimiser of its own by wrapping a new one.
+
+    `parameters` are those whose gradients the preference compares: "head" (the last weight matrix and what follows it;
+    cheap), "all", or an iterable of parameters. All parameters of the inner optimiser are moved in any case.
+    `negative` says what becomes of a negative penalty estimate: "multiply" by minus `negative_rate`, "add"
+    `negative_rate`, or "error" (spec pair 4.6). Learning-rate schedules go on the inner optimiser. `balancer` replaces
+    the preference by another rule, such as `MinNorm()` or `FixedWeights([...])`.
+    """
+
+    def __init__(
+        self,
+        inner_optimizer: torch.optim.Optimizer,
+        preference: Mapping[str, float] | None = None,
+        parameters: Literal["head", "all"] | Iterable[nn.Parameter] = "head",
+        *,
+        eps: float = 1e-4,
+        descent_steps: int = 0,
+        guard: bool = False,
+        compat: Literal["reference"] | None = None,
+        negative: Literal["multiply", "add", "error"] = "multiply",
+        negative_rate: float = 1e-2,
+        balancer: Balancer | None = None,
+    ) -> None:
+        if (preference is None) == (balancer is None):
+            raise ShiftproofError("PAIR takes either a preference, such as {'erm': 1, 'irm': 1e10}, or a balancer")
+        if negative not in ("multiply", "add", "error"):
+            raise unknown("negative", str(negative), ("multiply", "add", "error"))
+        self.inner = inner_optimizer
+        self.names = None if preference is None else list(preference)
+        self.balancer = balancer or PreferenceSolver(
+            list((preference or {}).values()), eps=eps, guard=guard, compat=compat
+        )
+        self.descent_steps = descent_steps
+        self.negative, self.negative_rate = negative, negative_rate
+        moved = [p for group in inner_optimizer.param_groups for p in group["params"]]
+        self._compared = _chosen(parameters, moved)
+        self.steps = 0
+        self.modes: Counter[str] = Counter()
+        self.last: Weighed | None = None
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        return self.inner.param_groups
+
+    @property
+    def fallback_rate(self) -> float:
+        """The share of the balanced steps whose weights had to be the preference itself."""
+        balanced = self.steps - self.modes["descent"]
+        return self.modes["fallback"] / balanced if balanced else 0.0
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        self.inner.zero_grad(set_to_none=set_to_none)
+
+    def step(self, losses: Mapping[str, Tensor]) -> Weighed:
+        """One step on the named losses, in any order; each must be a scalar with its graph."""
+        terms = made_positive(self._ordered(losses), self.negative, self.negative_rate)
+        self.inner.zero_grad(set_to_none=True)
+        if self.steps < self.descent_steps:
+            found = self._descend(terms)
+        else:
+            moved = [p for group in self.inner.param_groups for p in group["params"] if p.requires_grad]
+            found = balanced_backward(terms, self.balancer, self._compared, moved)
+            if self.negative == "error":
+                require_positive(found)
+        self.inner.step()
+        self._note(found)
+        return found
+
+    def _ordered(self, losses: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        names = self.names or list(losses)
+        for name in losses:
+            if name not in names:
+                raise unknown("loss (the preference has none for it)", name, names)
+        missing = [name for name in names if name not in losses]
+        if missing:
+            raise ShiftproofError(f"the preference has a loss '{missing[0]}', which step() was not given")
+        return {name: losses[name] for name in names}
+
+    def _descend(self, terms: dict[str, Tensor]) -> Weighed:
+        first, *others = terms
+        terms[first].backward()
+        values = torch.stack([term.detach().double() for term in terms.values()]).tolist()
+        weights = {first: 1.0, **dict.fromkeys(others, 0.0)}
+        return Weighed(dict(zip(terms, values, strict=True)), weights, float("nan"), "descent")
+
+    def _note(self, found: Weighed) -> None:
+        self.steps += 1
+        self.modes[found.mode] += 1
+        self.last = found
+        if found.mode == "fallback" and self.modes["fallback"] == 1:
+            logger.warning("step %d: %s; the preference itself is used as weights", self.steps - 1, found.reason)
+        logger.debug(
+            "step %d: %s, weights %s, non-uniformity %.4g, fallback rate %.3f",
+            self.steps - 1,
+            found.mode,
+            found.weights,
+            found.nonuniformity,
+            self.fallback_rate,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """The inner optimiser's state with the solver's, enough to go on with the same weights."""
+        return {
+            "inner": self.inner.state_dict(),
+            "balancer": self.balancer.state_dict(),
+            "names": self.names,
+            "steps": self.steps,
+            "modes": dict(self.modes),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        if state["names"] != self.names:
+            raise ShiftproofError(f"this state belongs to losses {state['names']}, not {self.names}")
+        self.inner.load_state_dict(state["inner"])
+        self.balancer.load_state_dict(state["balancer"])
+        self.steps, self.modes = state["steps"], Counter(state["modes"])
+
+
+def last_layer(parameters: Sequence[nn.Parameter]) -> list[nn.Parameter]:
+    """The last parameter with two dimensions or more and those after it: usually the weight and bias of the head."""
+    matrices = [number for number, p in enumerate(parameters) if p.dim() >= 2]
+    return list(parameters[matrices[-1] :]) if matrices else list(parameters)
+
+
+def _chosen(
+    parameters: Literal["head", "all"] | Iterable[nn.Parameter], moved: list[nn.Parameter]
+) -> list[nn.Parameter]:
+    if isinstance(parameters, str):
+        require_set(parameters)
+        if parameters == "featurizer":
+            raise ShiftproofError("PAIR cannot tell which parameters are the featurizer's; hand them over as a list")
+        return last_layer(moved) if parameters == "head" else moved
+    chosen = list(parameters)
+    if not chosen:
+        raise ShiftproofError("'parameters' is empty; PAIR needs gradients of some parameter to compare")
+    return chosen
