@@ -32,6 +32,8 @@ QUICK = {
     "widths": (8,),
     "reference_epochs": 1,
     "inference_steps": 10,
+    "steps": 3,
+    "explainer_epochs": 1,
 }
 
 

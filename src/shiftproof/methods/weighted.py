@@ -1,0 +1,214 @@
+"""Any model as a function of a batch and its edge weights: a method of ours, a PyG module, a plain function."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from shiftproof.data.columns import at, take
+from shiftproof.data.dataset import Task
+from shiftproof.data.graphs import GraphBatch
+from shiftproof.errors import ShiftproofError
+from shiftproof.methods.base import Method
+from shiftproof.methods.erm import ERM
+from shiftproof.methods.gsat import GSAT
+from shiftproof.methods.interpretable import InterpretableMethod
+from shiftproof.nn import GraphFeaturizer
+
+_FIELDS = ("x", "edge_index", "edge_weight", "batch", "edge_attr")
+Weigh = Callable[[GraphBatch, Tensor | None], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedModel:
+    """A classifier of graphs whose edges can be weighted (`takes_weights`) or at least be taken away.
+
+    `model(batch, edge_weight)` gives logits, one row a graph (flat for one logit); `nodes(batch)` node embeddings.
+    """
+
+    source: Any
+    predict: Weigh
+    takes_weights: bool
+    task: Task | None = None
+    embed: Callable[[GraphBatch], Tensor] | None = None
+    device: torch.device | None = None
+
+    def __call__(self, batch: GraphBatch, edge_weight: Tensor | None = None) -> Tensor:
+        if edge_weight is not None and not self.takes_weights:
+            name = type(self.source).__name__
+            raise ShiftproofError(f"{name} takes no edge weights; by='occlusion' asks it with edges taken away")
+        logits = self.predict(batch, edge_weight)
+        return logits.squeeze(-1) if logits.dim() == 2 and logits.shape[1] == 1 else logits
+
+    def nodes(self, batch: GraphBatch) -> Tensor:
+        if self.embed is None:
+            raise ShiftproofError(f"{type(self.source).__name__} shows no node embeddings, which this explainer needs")
+        return self.embed(batch)
+
+    def task_of(self, logits: Tensor) -> Task:
+        """What the logits mean: as the method says, else several columns are classes and one is a binary label."""
+        return self.task or ("multiclass" if logits.dim() == 2 else "binary")
+
+    @contextmanager
+    def frozen(self) -> Iterator[WeightedModel]:
+        """The model in evaluation mode, its weights without gradients; as it was before when this ends."""
+        module = self.source if isinstance(self.source, nn.Module) else nn.Module()
+        modes = {part: part.training for part in module.modules()}
+        grads = {p: p.requires_grad for p in module.parameters()}
+        module.eval().requires_grad_(False)
+        try:
+            yield self
+        finally:
+            for part, mode in modes.items():
+                part.training = mode
+            for p, wanted in grads.items():
+                p.requires_grad_(wanted)
+
+
+def as_weighted(model: Any, task: Task | None = None) -> WeightedModel:
+    """Whatever classifies graphs: a `WeightedModel`, a run, a method, a PyG module or a function.
+
+    A module or function of the user's is called with those of `x, edge_index, edge_weight, batch, edge_attr` that its
+    signature names, one with a single argument gets the whole batch. Where it takes no `edge_weight`, its PyG layers
+    weigh their messages the way PyG's own explainers do it.
+    """
+    if isinstance(model, WeightedModel):
+        return model if task is None else replace(model, task=task)
+    inner = getattr(model, "method", None)
+    if isinstance(inner, Method):  # a run
+        model = inner
+    if isinstance(model, Method):
+        return _of_method(model)
+    if not callable(model):
+        raise ShiftproofError(f"a model is a run, a method, a module or a function, not {type(model).__name__}")
+    return _of_callable(model, task)
+
+
+def without_edges(batch: GraphBatch, keep: Tensor) -> GraphBatch:
+    """The batch with the edges of the mask alone; all nodes stay."""
+    edges = keep.nonzero().squeeze(1)
+    return batch.replace(
+        edge_index=batch.edge_index.index_select(1, edges),
+        edge_attr=at(batch.edge_attr, edges),
+        edge_truth=at(batch.edge_truth, edges),
+        edge_columns=take(batch.edge_columns, edges),
+    )
+
+
+def _of_method(method: Method) -> WeightedModel:
+    weigh, embed = _weights_of(method)
+    device = next((p.device for p in method.parameters()), None)
+    if weigh is not None:
+        return WeightedModel(method, weigh, True, method.shape.task, embed, device)
+    return WeightedModel(method, lambda batch, _: method(batch), False, method.shape.task, embed, device)
+
+
+def _weights_of(method: Method) -> tuple[Weigh | None, Callable[[GraphBatch], Tensor] | None]:
+    """How a method takes further edge weights and shows node embeddings, as far as it does.
+
+    A method of one's own takes part by defining `weighted_logits(batch, edge_weight)`.
+    """
+    featurizer: Any = getattr(method, "featurizer", None)
+    embed = featurizer.nodes if isinstance(featurizer, GraphFeaturizer) else None
+    own: Any = getattr(method, "weighted_logits", None)
+    if own is not None:
+        return own, getattr(method, "node_embeddings", embed)
+    if isinstance(method, ERM) and embed is not None:
+        return lambda batch, weight: method.classify(method.featurizer(batch, weight)), embed
+    if isinstance(method, InterpretableMethod):
+        return lambda batch, weight: _through_subgraph(method, batch, weight), embed
+    if isinstance(method, GSAT):
+        return lambda batch, weight: _through_attention(method, batch, weight), embed
+    return None, embed
+
+
+def _through_subgraph(method: InterpretableMethod, batch: GraphBatch, weight: Tensor | None) -> Tensor:
+    if weight is None:
+        return method(batch)
+    part = method.extract(batch).kept
+    chosen = weight.index_select(0, part.edges)
+    kept = replace(part, edge_weight=chosen if part.edge_weight is None else part.edge_weight * chosen)
+    return method.logits(method.represent(kept))
+
+
+def _through_attention(method: GSAT, batch: GraphBatch, weight: Tensor | None) -> Tensor:
+    if weight is None:
+        return method(batch)
+    return method.classify(batch, method.attention(batch) * weight)
+
+
+def _of_callable(model: Callable[..., Any], task: Task | None) -> WeightedModel:
+    module = model if isinstance(model, nn.Module) else None
+    names = _named(model)
+    layers = [] if module is None else _message_passing(module)
+    by_argument = "edge_weight" in names
+
+    def ask(batch: GraphBatch, edge_weight: Tensor | None) -> Tensor:
+        if not names:
+            return model(batch)
+        values = {name: getattr(batch, name) for name in names if name != "edge_weight"}
+        if by_argument:
+            values["edge_weight"] = edge_weight
+        return model(**values)
+
+    def predict(batch: GraphBatch, edge_weight: Tensor | None) -> Tensor:
+        if edge_weight is None or by_argument or module is None:
+            return ask(batch, edge_weight)
+        with _masked(module, edge_weight, batch.edge_index):
+            return ask(batch, None)
+
+    def embed(batch: GraphBatch) -> Tensor:
+        seen: list[Any] = []
+        handle = layers[-1].register_forward_hook(lambda _m, _i, out: seen.append(out))
+        try:
+            ask(batch, None)
+        finally:
+            handle.remove()
+        return seen[-1]
+
+    device = None if module is None else next((p.device for p in module.parameters()), None)
+    return WeightedModel(model, predict, by_argument or bool(layers), task, embed if layers else None, device)
+
+
+def _named(model: Callable[..., Any]) -> tuple[str, ...]:
+    """Which parts of a batch a model's signature names; none where it takes the batch as its only argument."""
+    try:
+        signature = inspect.signature(model.forward if isinstance(model, nn.Module) else model)
+    except (TypeError, ValueError):
+        return ("x", "edge_index", "edge_weight", "batch", "edge_attr")
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    given = [p for p in signature.parameters.values() if p.kind in kinds]
+    required = [p for p in given if p.default is p.empty]
+    named = tuple(p.name for p in given if p.name in _FIELDS)
+    if len(given) == 1 and not named:
+        return ()
+    strange = [p.name for p in required if p.name not in _FIELDS]
+    if strange:
+        raise ShiftproofError(
+            f"a model is called with {', '.join(_FIELDS)} by these names; "
+            f"{getattr(model, '__name__', type(model).__name__)} needs '{strange[0]}' too"
+        )
+    return named
+
+
+def _message_passing(module: nn.Module) -> list[nn.Module]:
+    from torch_geometric.nn import MessagePassing
+
+    return [part for part in module.modules() if isinstance(part, MessagePassing)]
+
+
+@contextmanager
+def _masked(module: nn.Module, edge_weight: Tensor, edge_index: Tensor) -> Iterator[None]:
+    from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
+
+    set_masks(module, edge_weight, edge_index, apply_sigmoid=False)
+    try:
+        yield
+    finally:
+        clear_masks(module)
