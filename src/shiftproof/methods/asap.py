@@ -20,6 +20,8 @@ class ASAP(Method):
     (spec ciga 5.2); neither reads edge features.
     """
 
+    capturable = False  # PyG's pooling knows no padding
+
     def __init__(self, shape: DataShape, *, network: Network | None = None, ratio: float = 0.25) -> None:
         super().__init__(shape)
         from torch_geometric.nn import ASAPooling

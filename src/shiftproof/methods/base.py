@@ -138,6 +138,7 @@ class Method(nn.Module):
 
     weights: dict[str, float]
     selection_floor: float | None = None  # an epoch is kept only if the metric exceeds this, where it is set
+    capturable: bool = True  # whether a step understands padded batches; if not, `compile` leaves it as it is on a GPU
 
     def __init__(self, shape: DataShape) -> None:
         super().__init__()

@@ -23,6 +23,8 @@ class GIB(Method):
     step (spec ciga 5.3). Known to be unstable; larger batches or fewer inner steps help.
     """
 
+    capturable = False  # its sums over nodes know no padding
+
     def __init__(
         self,
         shape: DataShape,

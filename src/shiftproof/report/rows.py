@@ -194,7 +194,7 @@ def _as_published(config: Mapping[str, Any]) -> bool:
         return False
     now = {**(config.get("options") or {}), **(config.get("network") or {}), **(config.get("training") or {})}
     same = {key: list(value) if isinstance(value, tuple) else value for key, value in expected.items()}
-    return all(now[key] == same.get(key, now[key]) for key in now if key not in (*_DECIDES_NOTHING, "compile"))
+    return all(now[key] == same.get(key, now[key]) for key in now if key not in _DECIDES_NOTHING)
 
 
 def _data_labels(records: Sequence[Record]) -> tuple[dict[str, str], dict[str, str]]:

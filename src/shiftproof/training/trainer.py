@@ -310,6 +310,7 @@ class _Loop:
             metrics = {name: {**values, self.metric: floor} for name, values in metrics.items()}
         timing = {
             "device": device_name(self.device),
+            "compiled": self.trainer.compile,
             "seconds": self.seconds,
             "training_epoch_seconds": statistics.median(self.epoch_seconds or [0.0]),
         }
@@ -335,6 +336,8 @@ class _Loop:
         kind = EagerStepper
         if self.trainer.compile:
             kind = ReplayedStepper if self.device.type == "cuda" else CompiledStepper
+        if kind is ReplayedStepper and not self.method.capturable:
+            kind = EagerStepper
         return kind(self.method, optimizer, self.trainer.balance)
 
     def _save(self, optimizer: torch.optim.Optimizer | None) -> None:
@@ -394,7 +397,7 @@ class _Loop:
         config = dict(given) if given is not None else {"method": name, "own_method": True, "data": self.dataset.spec}
         trainer = self.trainer
         chosen = ("epochs", "batch_size", "optimizer", "lr", "momentum", "weight_decay", "patience", "warmup")
-        training = {key: getattr(trainer, key) for key in (*chosen, "evaluate_every", "track", "compile")}
+        training = {key: getattr(trainer, key) for key in (*chosen, "evaluate_every", "track")}
         config.setdefault("training", {}).update(plain(training))
         config |= {
             "seed": trainer.seed,
