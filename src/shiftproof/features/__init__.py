@@ -5,6 +5,7 @@ from shiftproof.features.feat import ERMPretrainer, FeAT, IFeAT
 from shiftproof.features.heads import HeadMixture, merge_weights, mix_heads
 from shiftproof.features.results import Pretrained, RoundLog
 from shiftproof.features.splits import GroupBatches, GroupSplit
+from shiftproof.features.sweep import HeadSetting, HeadSweep, LinearHeadSweep, cache_features
 from shiftproof.features.termination import must_stop
 
 __all__ = [
@@ -14,9 +15,13 @@ __all__ = [
     "GroupBatches",
     "GroupSplit",
     "HeadMixture",
+    "HeadSetting",
+    "HeadSweep",
     "IFeAT",
+    "LinearHeadSweep",
     "Pretrained",
     "RoundLog",
+    "cache_features",
     "merge_weights",
     "mix_heads",
     "must_stop",
