@@ -8,7 +8,8 @@ use environments (the data set's own, or a random partition); `eiil` infers them
 mistakes. On graphs, `ciga-v1` and `ciga-v2` find the invariant subgraph, `gala` also where a shortcut is stronger;
 `xgnn`, `dir`, `gib`, `asap`, `grea`, `cal`, `gsat`, `disc` and `gil` find one by other means, and `moleood` infers
 environments. For graphs that grow, `wl-kernel`, `gc-kernel` and the `gamma` methods count subgraphs, and `k-gnn` passes
-messages between sets of nodes. `Method` is the class to derive your own from.
+messages between sets of nodes. `gnnexplainer`, `pgexplainer` and `graphmask` explain a plain model. `Method` is the
+class to derive your own from.
 """
 
 from shiftproof.methods.asap import ASAP
@@ -26,6 +27,8 @@ from shiftproof.methods.gala import GALA
 from shiftproof.methods.gamma import GammaGIN, GammaOneHot, GammaRPGIN
 from shiftproof.methods.gib import GIB
 from shiftproof.methods.gil import GIL
+from shiftproof.methods.gmt import GMTLin, GMTSimulated
+from shiftproof.methods.gmt_sam import DECODERS, GMTSam, GSATMin0
 from shiftproof.methods.graphlet_kernel import GCKernel
 from shiftproof.methods.grea import GREA
 from shiftproof.methods.groupdro import GroupDRO
@@ -35,6 +38,7 @@ from shiftproof.methods.irm import IBIRM, IRM, IRMX
 from shiftproof.methods.k_gnn import KGNN
 from shiftproof.methods.moleood import MoleOOD
 from shiftproof.methods.oracle import Oracle
+from shiftproof.methods.posthoc import GNNExplainerMethod, GraphMaskMethod, PGExplainerMethod
 from shiftproof.methods.vrex import VREx
 from shiftproof.methods.wl_kernel import WLKernel
 
@@ -43,6 +47,7 @@ __all__ = [
     "CAL",
     "CIGA",
     "CNC",
+    "DECODERS",
     "DIR",
     "EIIL",
     "ERM",
@@ -63,15 +68,22 @@ __all__ = [
     "EnvironmentAssistant",
     "Explanation",
     "GCKernel",
+    "GMTLin",
+    "GMTSam",
+    "GMTSimulated",
+    "GNNExplainerMethod",
+    "GSATMin0",
     "GammaGIN",
     "GammaOneHot",
     "GammaRPGIN",
+    "GraphMaskMethod",
     "GroupDRO",
     "InterpretableMethod",
     "Method",
     "MoleOOD",
     "Network",
     "Oracle",
+    "PGExplainerMethod",
     "ProxyTable",
     "VREx",
     "WLKernel",

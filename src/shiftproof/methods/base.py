@@ -37,7 +37,7 @@ class Trains(Protocol):
         name: str,
         *,
         epochs: int | None = None,
-        selection: Literal["auto", "val", "last", "oracle"] | None = None,
+        selection: Literal["auto", "val", "last", "stopped", "oracle"] | None = None,
     ) -> None:
         """Train a helper model with this trainer's settings; it is resumed too if the run was killed."""
         ...
@@ -85,7 +85,9 @@ class Network:
     """Which network a method stands on.
 
     Graphs: `conv` ("gcn", "gin", "pna", "sgc"), `layers`, `hidden`, `readout`, `dropout`, `virtual_node` and `style`
-    (the layer conventions of the "ciga" or the "gmt" chapter). Tensors: `featurizer` ("mlp" with `widths`, or "cnn").
+    (the layer conventions of the "ciga" or the "gmt" chapter); for "pna" also its `aggregators` and whether an edge of
+    weight zero sends a zero message or is left out (`zero_weight`); `batch_norm` is over each of several weightings of
+    the same graphs, or over all of them "pooled". Tensors: `featurizer` ("mlp" with `widths`, or "cnn").
     """
 
     conv: str = "gin"
@@ -97,6 +99,9 @@ class Network:
     style: str = "ciga"
     featurizer: str = "mlp"
     widths: tuple[int, ...] = (256, 256)
+    aggregators: tuple[str, ...] = ("mean", "min", "max", "std", "sum")
+    zero_weight: str = "zero_message"
+    batch_norm: str = "per_sample"
 
     def build(self, shape: DataShape) -> nn.Module:
         """A featurizer: a module that turns a batch into one vector a sample and knows its `out_channels`."""
@@ -110,6 +115,10 @@ class Network:
 
     def head(self, shape: DataShape, width: int) -> nn.Module:
         """The linear layer on top of the featurizer, started like it (spec pair 7.1: Xavier for the plain MLP)."""
+        if shape.kind == "graphs" and self.style == "gmt" and self.conv == "pna":  # spec gmt 7.1
+            half, quarter = max(width // 2, 1), max(width // 4, 1)
+            narrowing = (nn.Linear(width, half), nn.ReLU(), nn.Linear(half, quarter), nn.ReLU())
+            return nn.Sequential(*narrowing, nn.Linear(quarter, shape.num_outputs))
         plain = shape.kind == "tensors" and self.featurizer == "mlp"
         return make_head(width, shape.num_outputs, init="xavier" if plain else "default")
 
@@ -124,6 +133,9 @@ class Network:
             dropout=self.dropout,
             virtual_node=self.virtual_node,
             style=self.style,
+            aggregators=self.aggregators,
+            zero=self.zero_weight,
+            samples=self.batch_norm,
         )
 
 
@@ -138,6 +150,7 @@ class Method(nn.Module):
 
     weights: dict[str, float]
     selection_floor: float | None = None  # an epoch is kept only if the metric exceeds this, where it is set
+    ties_by_loss: bool = False  # of epochs with the same metric the one with the lowest loss is kept, not the first
     capturable: bool = True  # whether a step understands padded batches; if not, `compile` leaves it as it is on a GPU
 
     def __init__(self, shape: DataShape) -> None:
@@ -166,6 +179,10 @@ class Method(nn.Module):
 
     def start_epoch(self, epoch: int) -> None:
         """Told the number of each epoch before it begins, for terms that follow a schedule."""
+
+    def selectable(self, epoch: int) -> bool:
+        """Whether the epoch may be the one that is kept. Always, by default."""
+        return True
 
     def training_index(self, epoch: int) -> Tensor | None:
         """The positions in the training split that make up an epoch, repeats allowed; None is each sample once.

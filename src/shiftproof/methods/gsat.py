@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+import warnings
+from typing import Literal
 
+import torch
+from torch import Tensor, nn
+
+from shiftproof.data.dataset import Dataset
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.errors import ShiftproofError
-from shiftproof.methods.base import DataShape, Method, Network, make_head
+from shiftproof.methods.base import DataShape, Method, Network, Trains, make_head
 from shiftproof.methods.explanation import Explanation
-from shiftproof.nn import EdgeScorer, GraphFeaturizer, reverse_edges, sample_concrete, symmetrise
-from shiftproof.objectives import sample_losses
+from shiftproof.nn import BernoulliSubgraph, EdgeScorer, GraphFeaturizer, NodeScorer, segment_mean
+from shiftproof.objectives import PriorSchedule, attention_information, sample_losses
 from shiftproof.registry import register
+
+AttentionTo = Literal["edge", "node"]
+Candidates = Literal["final_r", "all"]
+SCORER_DROPOUT = 0.5  # spec gmt 4.3
+COLLAPSED = 1e-3  # spec gmt 10.27: attention that varies less than this inside every graph explains nothing
 
 
 @register("gsat", tags=("graphs",))
 class GSAT(Method):
     """Graph stochastic attention: every edge is let through with a learned chance that is drawn towards `r`.
 
-    .. math:: R(f(G; α)) + β\\, mean_e\\big[α_e \\log\\tfrac{α_e}{r} + (1-α_e)\\log\\tfrac{1-α_e}{1-r}\\big],
-        \\quad α_e = σ(s_e + \\log u - \\log(1-u))
+    .. math:: R(f(G; β)) + λ\\, mean_e\\big[α_e \\log\\tfrac{α_e}{r} + (1-α_e)\\log\\tfrac{1-α_e}{1-r}\\big],
+        \\quad α = σ(ℓ), \\; β = σ(ℓ + \\log u - \\log(1-u))
 
-    In training α is a relaxed Bernoulli draw, afterwards `σ(s_e)`; one encoder scores the edges and classifies. `r`
-    starts at `initial_r` and falls by `decay` every `decay_interval` epochs to `final_r`. `symmetric` gives both
-    directions of an edge the mean of their attention (spec gala 5.7).
+    In training the weights β are a relaxed Bernoulli draw, afterwards α; one encoder scores and classifies. `r` starts
+    at `initial_r` and falls by `decay` every `decay_interval` epochs to `final_r`; only epochs with the final value may
+    be selected, unless `candidates="all"`. `attention` is paid to edges or to nodes, whose edges then have the product
+    of both ends; `symmetric` gives both directions of an edge the mean of their attention. `kl_on="sample"` takes the
+    information of β, as GSAT's own code does. `scorer_dropout` is 0.5 on networks of the GMT style and otherwise the
+    network's (spec gmt 4.3, 5.1).
     """
 
     r: Tensor
+    ties_by_loss = True
 
     def __init__(
         self,
@@ -38,68 +51,132 @@ class GSAT(Method):
         initial_r: float = 0.9,
         decay: float = 0.1,
         decay_interval: int = 10,
+        attention: AttentionTo = "edge",
+        kl_on: Literal["prob", "sample"] = "prob",
         scorer_norm: bool = True,
+        scorer_dropout: float | None = None,
         symmetric: bool = True,
+        candidates: Candidates = "final_r",
     ) -> None:
         super().__init__(shape)
         if shape.kind != "graphs":
-            raise ShiftproofError("GSAT works on graphs, not on plain tensors")
-        if not 0 < final_r <= initial_r < 1:
-            raise ShiftproofError(f"GSAT needs 0 < final_r <= initial_r < 1, not {final_r} and {initial_r}")
-        if decay_interval < 1:
-            raise ShiftproofError(f"'decay_interval' is a whole number from 1, not {decay_interval}")
+            raise ShiftproofError(f"{type(self).__name__} works on graphs, not on plain tensors")
         spec = network or Network()
-        norm, dropout = ("instance", spec.dropout) if scorer_norm else (None, 0.0)
+        gmt = spec.style == "gmt"
+        self.schedule = PriorSchedule(initial_r, final_r, decay, decay_interval)
+        self.attention_to, self.kl_on = attention, kl_on
+        self.symmetric, self.candidates = symmetric, candidates
         self.featurizer = GraphFeaturizer(spec.encoder(shape.in_shape[0], shape.edge_dim), readout=spec.readout)
-        self.scorer = EdgeScorer(spec.hidden, norm=norm, dropout=dropout)
-        self.head = make_head(spec.hidden, shape.num_outputs, hidden=2 * spec.hidden)
-        self.initial_r, self.final_r, self.decay, self.decay_interval = initial_r, final_r, decay, decay_interval
-        self.symmetric = symmetric
+        dropout = scorer_dropout if scorer_dropout is not None else SCORER_DROPOUT if gmt else spec.dropout
+        norm, dropout = ("instance", dropout) if scorer_norm else (None, 0.0)
+        kind = EdgeScorer if attention == "edge" else NodeScorer
+        self.scorer = kind(spec.hidden, norm=norm, dropout=dropout)
+        self.head = head_of(spec, shape)
+        self.penalty = penalty
         self.weights = {"task": 1.0, "information": penalty}
         # a tensor, so that a compiled or captured step reads the value of its epoch
         self.register_buffer("r", torch.tensor(initial_r), persistent=False)
 
+    def prepare(self, dataset: Dataset, trainer: Trains) -> None:
+        epochs = getattr(trainer, "epochs", None)
+        if self.candidates == "final_r" and epochs is not None:
+            try:
+                self.schedule.require_reached(epochs)
+            except ShiftproofError as early:
+                warnings.warn(f"{early}; the last epoch is kept instead of the best one", stacklevel=2)
+
     def start_epoch(self, epoch: int) -> None:
         self.r.fill_(self.chance_at(epoch))
 
+    def selectable(self, epoch: int) -> bool:
+        return self.candidates == "all" or self.schedule.reached(epoch)
+
     def chance_at(self, epoch: int) -> float:
         """The r of an epoch."""
-        return max(self.initial_r - self.decay * (epoch // self.decay_interval), self.final_r)
+        return self.schedule.at(epoch)
+
+    def subgraph(self, batch: GraphBatch) -> BernoulliSubgraph:
+        """The distribution over subgraphs that attention stands for."""
+        return self.distribution(batch, self.attention_logits(batch))
+
+    def attention_logits(self, batch: GraphBatch) -> Tensor:
+        """The logits of attention to each stored edge, or to each node."""
+        h = self.featurizer.nodes(batch)
+        if isinstance(self.scorer, NodeScorer):
+            return self.scorer(h, batch.batch, batch.num_graphs)
+        return self.scorer(h, batch.edge_index, batch.batch, batch.num_graphs)
+
+    def distribution(self, batch: GraphBatch, logits: Tensor) -> BernoulliSubgraph:
+        return BernoulliSubgraph(
+            logits, batch.edge_index, batch.num_nodes, mode=self.attention_to, symmetric=self.symmetric
+        )
 
     def attention(self, batch: GraphBatch) -> Tensor:
         """How much of each edge is let through; drawn anew in training."""
-        scores = self.scorer(self.featurizer.nodes(batch), batch.edge_index, batch.batch, batch.num_graphs)
-        alpha = sample_concrete(scores) if self.training else scores.sigmoid()
-        return symmetrise(alpha, reverse_edges(batch.edge_index, batch.num_nodes)) if self.symmetric else alpha
+        found = self.subgraph(batch)
+        return found.relaxed() if self.training else found.probs
 
-    def classify(self, batch: GraphBatch, alpha: Tensor) -> Tensor:
-        logits = self.head(self.featurizer(batch, alpha))
+    def classify(self, batch: GraphBatch, weight: Tensor) -> Tensor:
+        """Logits from edge weights: `[E]`, or `[E, t]` for `t` weightings at once."""
+        return self.flat(self.head(self.featurizer(batch, weight)))
+
+    def flat(self, logits: Tensor) -> Tensor:
         return logits.squeeze(-1) if self.shape.task in ("binary", "regression") else logits
+
+    def predict_from(self, batch: GraphBatch, logits: Tensor) -> Tensor:
+        """The prediction that follows from given logits of attention, without any noise."""
+        return self.classify(batch, self.distribution(batch, logits).probs)
 
     def forward(self, batch: GraphBatch) -> Tensor:
         return self.classify(batch, self.attention(batch))
 
     def losses(self, batch: GraphBatch) -> dict[str, Tensor]:
-        alpha = self.attention(batch)
-        real = batch.edge_batch < batch.num_graphs  # the edges of a padded batch's padding do not count
-        information = attention_information(alpha, self.r).masked_fill(~real, 0)
+        found = self.subgraph(batch)
+        noisy = found.noisy()
+        logits = self.classify(batch, found.lift(noisy))
         return {
-            "task": sample_losses(self.classify(batch, alpha), batch.y, self.shape.task).mean(),
-            "information": information.sum() / real.sum().clamp(min=1),
+            "task": sample_losses(logits, batch.y, self.shape.task).mean(),
+            "information": self.information(batch, noisy if self.kl_on == "sample" else found.logits.sigmoid()),
         }
 
+    def information(self, batch: GraphBatch, alpha: Tensor) -> Tensor:
+        """The mean price of attention over all edges (or nodes) of the batch."""
+        price = attention_information(alpha, self.r)
+        if batch.node_mask is None:
+            return price.sum() / max(len(price), 1)
+        owner = batch.batch if self.attention_to == "node" else batch.edge_batch
+        real = owner < batch.num_graphs  # the padding of a padded batch does not count
+        return price.masked_fill(~real, 0).sum() / real.sum().clamp(min=1)
+
     def explain(self, batch: GraphBatch) -> Explanation:
-        """The chance of each edge to be let through."""
+        """The chance of each edge to be let through, and of each node where attention is paid to nodes."""
         was_training = self.training
         self.eval()
         with torch.no_grad():
-            alpha = self.attention(batch)
-            logits = self.classify(batch, alpha)
+            logits = self.attention_logits(batch)
+            found = self.distribution(batch, logits)
+            scores, predicted = found.probs, self.predict_from(batch, logits)
         self.train(was_training)
-        return Explanation(batch, edge_scores=alpha, logits=logits)
+        warn_of_collapse(scores, batch)
+        nodes = logits.sigmoid() if self.attention_to == "node" else None
+        return Explanation(batch, edge_scores=scores, node_scores=nodes, logits=predicted)
 
 
-def attention_information(alpha: Tensor, r: Tensor | float) -> Tensor:
-    """The divergence of a Bernoulli with chance α from one with chance r, for every edge."""
-    least = 1e-6
-    return alpha * (alpha / r + least).log() + (1 - alpha) * ((1 - alpha) / (1 - r + least) + least).log()
+def head_of(network: Network, shape: DataShape) -> nn.Module:
+    """The classifier on top of the pooled rows: the GMT chapter's, else two layers (spec gmt 7.1, gala 5.7)."""
+    if network.style == "gmt":
+        return network.head(shape, network.hidden)
+    return make_head(network.hidden, shape.num_outputs, hidden=2 * network.hidden)
+
+
+def warn_of_collapse(scores: Tensor, batch: GraphBatch) -> None:
+    """Say so if the scores hardly vary inside any graph: attention has settled on the prior."""
+    owner = batch.edge_batch
+    centred = scores - segment_mean(scores, owner, batch.num_graphs + 1).index_select(0, owner)
+    spread = segment_mean(centred.square(), owner, batch.num_graphs + 1).sqrt()
+    if len(scores) > 1 and bool((spread < COLLAPSED).all()):
+        warnings.warn(
+            f"attention is the same ({float(scores.mean()):.3f}) on all edges of each graph, so it explains nothing; a "
+            "smaller penalty, fewer samples or sample_warmup='single' helps",
+            stacklevel=3,
+        )

@@ -13,6 +13,7 @@ an argument of every layer::
 """
 
 from shiftproof.nn.convs import WeightedGCNConv, WeightedGINConv, WeightedPNAConv, WeightedSGCConv
+from shiftproof.nn.decoding import decode
 from shiftproof.nn.dense import MLPFeaturizer, SmallCNN, head
 from shiftproof.nn.encoders import GNNEncoder, GraphFeaturizer
 from shiftproof.nn.multilinear import (
@@ -61,6 +62,7 @@ __all__ = [
     "WeightedPNAConv",
     "WeightedSGCConv",
     "Wiring",
+    "decode",
     "distribution",
     "edge_subgraph",
     "head",

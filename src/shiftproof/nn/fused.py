@@ -1,4 +1,4 @@
-"""Fused steps of message passing with `t` parallel samples: rows `[N, t, p]` are large, and every pass over them counts.
+"""Fused steps of message passing with `t` parallel samples: rows `[N, t, p]` are large, so every pass over them counts.
 
 These functions compute what the plain operations beside them would; on a CPU they work in blocks that stay in its cache
 and keep nothing of the size of the edges for the backward pass.

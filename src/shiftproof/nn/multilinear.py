@@ -61,9 +61,8 @@ def _kept_statistics(module: nn.Module | None) -> Iterator[None]:
     """Put the buffers of a network back as they were."""
     before = [] if module is None else [(buffer, buffer.clone()) for buffer in module.buffers()]
     yield
-    with torch.no_grad():
-        for buffer, value in before:
-            buffer.copy_(value)
+    for buffer, value in before:
+        buffer.data.copy_(value)  # unseen by autograd: no backward pass in training mode reads running statistics
 
 
 def distribution(logits: Tensor, binary: bool) -> Tensor:

@@ -119,14 +119,16 @@ class NodeBatchNorm(nn.BatchNorm1d):
     @torch.no_grad()
     def _move(self, mean: Tensor, var: Tensor, parallel: int, any_row: Tensor) -> None:
         """Move the running statistics once for each sample, in order; not at all when there was no row."""
+        # `data`: torch's own batch norm keeps the statistics for its backward pass, but in training does not read them
+        running_mean, running_var = self.running_mean.data, self.running_var.data
         if parallel == 1:
-            self.running_mean.lerp_(mean, self.momentum * any_row)
-            self.running_var.lerp_(var, self.momentum * any_row)
+            running_mean.lerp_(mean, self.momentum * any_row)
+            running_var.lerp_(var, self.momentum * any_row)
             self.num_batches_tracked += 1
             return
         keep = 1 - self.momentum
         step = self.momentum * keep ** torch.arange(parallel - 1, -1, -1, device=mean.device, dtype=mean.dtype)
-        for running, seen in ((self.running_mean, mean), (self.running_var, var)):
+        for running, seen in ((running_mean, mean), (running_var, var)):
             target = running * keep**parallel + step @ seen.view(parallel, -1)
             running.add_((target - running) * any_row)
         self.num_batches_tracked += parallel

@@ -22,6 +22,7 @@ closed form, so one backward pass is enough, and there is no loop over samples a
     [0.2201, 0.5113]
 """
 
+from shiftproof.objectives.attention import PriorSchedule, attention_information
 from shiftproof.objectives.bottleneck import ib_penalty
 from shiftproof.objectives.clove import clove_penalty, mmce
 from shiftproof.objectives.contrastive import pair_contrast, supervised_contrastive
@@ -44,6 +45,8 @@ from shiftproof.objectives.vrex import vrex_penalty
 
 __all__ = [
     "GroupWeights",
+    "PriorSchedule",
+    "attention_information",
     "clove_penalty",
     "coral_penalty",
     "dummy_gradients",
