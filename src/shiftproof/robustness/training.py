@@ -76,18 +76,16 @@ def train_defence(
         model = build_defence(model, graph, seed=seed)
     _require_split(graph, epochs, evaluate_from)
     start = time.perf_counter()
-    train, val = _stages(graph, protocol)
+    train, val = stages(graph, protocol)
     with seeded(seed, graph.device), show(type(model).__name__, epochs, progress) as shown:
-        step = _stepper(model, train, torch.optim.Adam(model.parameters(), lr=lr, weight_decay=weight_decay), flag)
-        best = _Best(model)
+        step = _stepper(model, train, adam(model, lr, weight_decay), flag)
+        best = Selection(model)
         losses, scores = [], []
         for epoch in range(epochs):
             model.train()
             losses.append(step())
             judged = epoch + 1 > evaluate_from * epochs or epoch + 1 == epochs
-            scores.append(_score(model, val) if judged else float("nan"))
-            if judged:
-                best.look(scores[-1], epoch)
+            scores.append(best.look(val, epoch) if judged else float("nan"))
             shown.advance(epoch + 1, f"validation {best.score:.3f}" if best.epoch >= 0 else "")
             if patience is not None and judged and best.waited > patience:
                 break
@@ -98,23 +96,27 @@ def train_defence(
         raise TrainingDiverged(f"the training loss of {type(model).__name__} is not finite in epoch {bad + 1}")
     # a split's accuracy is the one of the graph it is used on: training nodes are scored on the training graph
     accuracies = {
-        "train": _score(model, train),
-        "val": _score(model, val),
+        "train": train.score(model),
+        "val": val.score(model),
         "test": accuracy(model, graph, graph.test) if len(graph.test) else float("nan"),
     }
     return Trained(model.eval(), history, accuracies, best.epoch, time.perf_counter() - start)
 
 
-@torch.no_grad()
 def predict(model: nn.Module, graph: NodeGraph) -> Tensor:
     """The logits of every node of `graph`, [nodes, classes]; the model's mode is left as it was."""
+    return predict_on(model, graph.x, Adjacency(graph.edge_index, graph.num_nodes))
+
+
+@torch.no_grad()
+def predict_on(model: nn.Module, x: Tensor | Features, adjacency: Adjacency) -> Tensor:
+    """The same where several models look at one graph: they share what its adjacency keeps."""
     was = model.training
     model.eval()
     try:
-        logits = model(graph.x, Adjacency(graph.edge_index, graph.num_nodes))
+        return model(x, adjacency)
     finally:
         model.train(was)
-    return logits
 
 
 def accuracy(model: nn.Module, graph: NodeGraph, nodes: Tensor | None = None) -> float:
@@ -123,6 +125,11 @@ def accuracy(model: nn.Module, graph: NodeGraph, nodes: Tensor | None = None) ->
     if not len(nodes):
         raise ShiftproofError(f"no nodes of {graph.name} to score: give some, or a graph with test nodes")
     return float((predict(model, graph)[nodes].argmax(1) == graph.y[nodes]).double().mean())
+
+
+def adam(model: nn.Module, lr: float, weight_decay: float) -> torch.optim.Adam:
+    """The optimiser of all defences; fused, because the models are small and their steps short."""
+    return torch.optim.Adam(model.parameters(), lr=lr, weight_decay=weight_decay, fused=True)
 
 
 @contextmanager
@@ -135,7 +142,7 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Stage:
+class Stage:
     """One graph of the protocol, what is derived from it once, and the nodes that count."""
 
     features: Features
@@ -143,24 +150,32 @@ class _Stage:
     y: Tensor
     nodes: Tensor
 
+    @torch.no_grad()
+    def score(self, model: nn.Module) -> float:
+        """The accuracy on the nodes that count; leaves the model in evaluation mode."""
+        model.eval()
+        logits = model(self.features, self.adjacency)[self.nodes]
+        return float((logits.argmax(1) == self.y[self.nodes]).double().mean())
 
-def _stages(graph: NodeGraph, protocol: Protocol) -> tuple[_Stage, _Stage]:
+
+def stages(graph: NodeGraph, protocol: Protocol) -> tuple[Stage, Stage]:
+    """The graph to train on and the graph to select on."""
     if protocol == "transductive":
         features, adjacency = Features(graph.x), Adjacency(graph.edge_index, graph.num_nodes)
-        return tuple(_Stage(features, adjacency, graph.y, nodes) for nodes in (graph.train, graph.val))  # type: ignore
+        return tuple(Stage(features, adjacency, graph.y, nodes) for nodes in (graph.train, graph.val))  # type: ignore
     if protocol != "inductive":
         raise ShiftproofError(f"protocol is 'inductive' or 'transductive', not '{protocol}'")
     inner = graph.subgraph(graph.train)
     outer = graph.subgraph(torch.cat([graph.train, graph.val])) if len(graph.val) else inner
-    return (_stage(inner, inner.train), _stage(outer, outer.val if len(graph.val) else outer.train))
+    return (_stage_of(inner, inner.train), _stage_of(outer, outer.val if len(graph.val) else outer.train))
 
 
-def _stage(graph: NodeGraph, nodes: Tensor) -> _Stage:
-    return _Stage(Features(graph.x), Adjacency(graph.edge_index, graph.num_nodes), graph.y, nodes)
+def _stage_of(graph: NodeGraph, nodes: Tensor) -> Stage:
+    return Stage(Features(graph.x), Adjacency(graph.edge_index, graph.num_nodes), graph.y, nodes)
 
 
 def _stepper(
-    model: nn.Module, train: _Stage, optimizer: torch.optim.Optimizer, flag: FLAG | None
+    model: nn.Module, train: Stage, optimizer: torch.optim.Optimizer, flag: FLAG | None
 ) -> Callable[[], Tensor]:
     """One optimiser step on the training graph; returns the loss, still on the device."""
     labels = train.y[train.nodes]
@@ -183,26 +198,22 @@ def _stepper(
     return step
 
 
-@torch.no_grad()
-def _score(model: nn.Module, stage: _Stage) -> float:
-    model.eval()
-    logits = model(stage.features, stage.adjacency)[stage.nodes]
-    return float((logits.argmax(1) == stage.y[stage.nodes]).double().mean())
-
-
-class _Best:
+class Selection:
     """The weights of the first best validation accuracy."""
 
     def __init__(self, model: nn.Module) -> None:
         self.model, self.score, self.epoch, self.waited = model, float("nan"), -1, 0
         self._state: dict[str, Tensor] = {}
 
-    def look(self, score: float, epoch: int) -> None:
+    def look(self, stage: Stage, epoch: int) -> float:
+        """Score the model as it is now, and keep its weights where it is better than ever."""
+        score = stage.score(self.model)
         if not self._state or score > self.score:
             self.score, self.epoch, self.waited = score, epoch, 0
             self._state = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
         else:
             self.waited += 1
+        return score
 
     def restore(self) -> None:
         self.model.load_state_dict(self._state)

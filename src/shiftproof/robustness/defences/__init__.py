@@ -1,8 +1,8 @@
 """Node classifiers to attack and to defend with; each takes `(x, adjacency)` and gives logits.
 
 `gcn`, `sage`, `gat`, `sgc` and `mlp` are the plain ones; `robustgcn`, `gcnguard`, `eguard`, `rgat` and `gcn-jaccard`
-defend. All but `robustgcn` take `layer_norm_first`, and those with hidden convolutions `layer_norm_inner`; FLAG is a way
-to train any of them (`train_defence(..., flag=FLAG(steps=100))`).
+defend. All but `robustgcn` take `layer_norm_first`, and those with hidden convolutions `layer_norm_inner`; FLAG is a
+way to train any of them (`train_defence(..., flag=FLAG(steps=100))`).
 
 >>> import shiftproof as sp
 >>> from shiftproof.robustness import train_defence
