@@ -90,7 +90,8 @@ class EnvironmentAssistant:
 
     `model`: "erm" is a plain GNN, "xgnn" the interpretable one with the share `ratio` of its edges and, for
     `contrast` above 0, CIGA's term to make it follow the dominant pattern further. `select` is which of its epochs is
-    kept: the best on the validation split, the last of `epochs`, or the best on the training split.
+    kept: the best on the validation split, the last (after the early stopping that the run itself has, spec gala 4.6),
+    or the best on the training split. `epochs` are how many there are at most.
     """
 
     model: AssistantModel = "erm"
@@ -124,7 +125,8 @@ class EnvironmentAssistant:
                 contrast="rep",
             )
         judged = dataset.with_splits(val=dataset.train) if self.select == "train" else dataset
-        selection = {"val": "auto", "last": "last", "train": "val"}[self.select]
+        last = "stopped" if "val" in dataset.splits else "last"
+        selection = {"val": "auto", "last": last, "train": "val"}[self.select]
         trainer.fit_reference(model, judged, "assistant", epochs=self.epochs, selection=selection)  # type: ignore[arg-type]
         return model.eval().requires_grad_(False)
 

@@ -59,6 +59,7 @@ class CIGA(InterpretableMethod):
         spurious: Spurious = "shared",
         hinge_normalize: Literal["active", "N"] = "active",
         symmetric: bool = False,
+        share_encoder: bool = False,
         compat: Literal["reference"] | None = None,
     ) -> None:
         super().__init__(
@@ -71,6 +72,7 @@ class CIGA(InterpretableMethod):
             classifier_input=classifier_input,
             classifier_width=classifier_width,
             symmetric=symmetric,
+            share_encoder=share_encoder,
         )
         if compat not in (None, "reference"):
             raise unknown("compat", str(compat), ("reference",))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.errors import ShiftproofError
-from shiftproof.methods.base import DataShape, Network
+from shiftproof.methods.base import DataShape, Network, make_head
 from shiftproof.methods.ciga import SpuriousHead
-from shiftproof.methods.interpretable import ClassifierInput, InterpretableMethod, Rounding
+from shiftproof.methods.interpretable import ClassifierInput, Extraction, InterpretableMethod, Rounding
 from shiftproof.objectives import generalised_cross_entropy
 from shiftproof.registry import register
 
@@ -21,7 +22,9 @@ class DisC(InterpretableMethod):
         \\qquad W_i = sg\\, \\frac{ℓ_{s,i}}{ℓ_{s,i}+ℓ_{c,i}}
 
     The left-over is learned with the generalised cross-entropy, which prefers what is easy (spec gala 5.10). Soft masks
-    do badly here: `ratio` keeps a share of the edges.
+    do badly here: `ratio` keeps a share of the edges. With `swap` both heads read `[c; s]`, each without gradient into
+    the other's half, and from epoch `swap_from` on both terms are taken again, with weight `swap_penalty`, with the
+    left-overs (and the labels of the second) exchanged within the batch, as DisC's authors do.
     """
 
     def __init__(
@@ -31,6 +34,9 @@ class DisC(InterpretableMethod):
         network: Network | None = None,
         penalty: float = 1.0,
         q: float = 0.7,
+        swap: bool = False,
+        swap_from: int = 100,
+        swap_penalty: float = 15.0,
         ratio: float = 0.25,
         rounding: Rounding = "ceil",
         scorer_norm: bool = True,
@@ -52,19 +58,46 @@ class DisC(InterpretableMethod):
             raise ShiftproofError(f"DisC compares the probabilities of classes and takes no {shape.task} labels")
         if not 0 < q <= 1:
             raise ShiftproofError(f"'q' lies above 0 and up to 1, not at {q}")
-        self.q = q
-        self.spurious_head = SpuriousHead(self.classifier.out_channels, shape.num_outputs)
+        self.q, self.swap, self.swap_from = q, swap, swap_from
+        self.swap_weights = {"swapped_task": swap_penalty, "swapped_bias": swap_penalty * penalty} if swap else {}
+        width = self.classifier.out_channels
+        if swap:
+            self.head = make_head(2 * width, shape.num_outputs, hidden=2 * width)
+        self.spurious_head = SpuriousHead(2 * width if swap else width, shape.num_outputs)
         self.weights = {"task": 1.0, "bias": penalty}
+        self.start_epoch(0)
+
+    def start_epoch(self, epoch: int) -> None:
+        self.weights |= {name: weight if epoch >= self.swap_from else 0.0 for name, weight in self.swap_weights.items()}
+
+    def decide(self, batch: GraphBatch, found: Extraction) -> Tensor:
+        c = self.represent(found.kept)
+        return self.logits(torch.cat([c, self.represent(self.left_over(batch, found))], 1) if self.swap else c)
 
     def losses(self, batch: GraphBatch) -> dict[str, Tensor]:
         found = self.extract(batch)
-        causal = self.risks(self.logits(self.represent(found.kept)), batch)
-        biased = self.logits(self.represent(self.left_over(batch, found)), self.spurious_head)
-        weight = difficulty(self.risks(biased, batch), causal)
-        return {
-            "task": (weight * causal).mean(),
+        c, s = self.represent(found.kept), self.represent(self.left_over(batch, found))
+        causal, biased = self._judge(c, s)
+        risk = self.risks(causal, batch)
+        weight = difficulty(self.risks(biased, batch), risk)
+        terms = {
+            "task": (weight * risk).mean(),
             "bias": generalised_cross_entropy(biased, batch.y, self.q).mean(),
         }
+        if self.swap:
+            order = torch.randperm(len(s), device=s.device)
+            causal, biased = self._judge(c, s[order])
+            terms["swapped_task"] = (weight * self.risks(causal, batch)).mean()
+            terms["swapped_bias"] = generalised_cross_entropy(biased, batch.y[order], self.q).mean()
+        return terms
+
+    def _judge(self, c: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
+        """The logits of both branches."""
+        if self.swap:
+            return self.logits(torch.cat([c, s.detach()], 1)), self.logits(
+                torch.cat([c.detach(), s], 1), self.spurious_head
+            )
+        return self.logits(c), self.logits(s, self.spurious_head)
 
 
 def difficulty(biased: Tensor, causal: Tensor) -> Tensor:

@@ -27,12 +27,13 @@ class GALA(CIGA):
         P(i)=\\{y_j=y_i, a_j≠a_i\\},\\; N(i)=\\{y_j≠y_i, a_j=a_i\\}
 
     Stage 0 trains the `assistant` ("erm" or "xgnn"; `assistant_select` is which epoch of it is kept: the best on the
-    validation split, the "last" of `reference_epochs`, or the best on the training split). The proxy `a` is the
+    validation split, the "last" before it was stopped early, or the best on the training split). The proxy `a` is the
     `"cluster"` of its representation, the `"label"` it predicts, `"random"`, the name of a column of the training data
     (`"base"` on two-piece graphs is the oracle) or your own tensor of ids. `upsample` repeats the smaller of the groups
-    that the assistant predicts right and wrong, in every term: a number of copies, "auto" or "off". The contrast starts
-    at epoch `terms_from`; `anchors="incorrect"` takes it over the wrongly predicted samples only; `beta` adds CIGA's
-    hinge. `proxy_table()` holds what the assistant found.
+    that the assistant predicts right and wrong: a number of copies, "auto" or "off"; `upsample_in` says which terms
+    count the copies, "all", only the "task" or only the "contrast". The contrast starts at epoch `terms_from`;
+    `anchors="incorrect"` takes it over the wrongly predicted samples only; `beta` adds CIGA's hinge. `share_encoder`
+    scores the edges by the classifier's own encoder. `proxy_table()` holds what the assistant found.
     """
 
     proxy: Tensor
@@ -54,6 +55,7 @@ class GALA(CIGA):
         clusters: int = 3,
         anchors: Literal["all", "incorrect"] = "all",
         upsample: Upsampling = "auto",
+        upsample_in: Literal["all", "task", "contrast"] = "all",
         terms_from: int = 0,
         denominator: Literal["pairs", "infonce"] = "pairs",
         temperature: float = 1.0,
@@ -64,11 +66,14 @@ class GALA(CIGA):
         classifier_width: int | None = None,
         contrast: Contrast = "rep",
         symmetric: bool = False,
+        share_encoder: bool = False,
     ) -> None:
         if shape.task not in ("multiclass", "binary"):
             raise ShiftproofError(f"GALA tells classes from proxies and takes no {shape.task} labels")
         if anchors not in ("all", "incorrect"):
             raise unknown("anchors", anchors, ("all", "incorrect"))
+        if upsample_in not in ("all", "task", "contrast"):
+            raise unknown("upsample_in", upsample_in, ("all", "task", "contrast"))
         if clusters < 1:
             raise ShiftproofError(f"'clusters' is a whole number from 1, not {clusters}")
         require_upsampling(upsample)
@@ -85,6 +90,7 @@ class GALA(CIGA):
             contrast=contrast,
             temperature=temperature,
             symmetric=symmetric,
+            share_encoder=share_encoder,
         )
         self.network = network
         self.assistant = EnvironmentAssistant(
@@ -98,6 +104,8 @@ class GALA(CIGA):
         )
         self.proxy_source, self.clusters, self.anchors = proxy, clusters, anchors
         self.upsample: Upsampling = upsample
+        self.upsample_in = upsample_in
+        self.once: Tensor | None = None
         self.proxy_denominator, self.terms_from = denominator, terms_from
         self.full_weights = dict(self.weights)
         self.register_buffer("proxy", torch.zeros(shape.num_train, dtype=torch.long))
@@ -143,6 +151,7 @@ class GALA(CIGA):
         return None if self.upsample == "off" else upsampled(self.correct, self.upsample)
 
     def start_epoch(self, epoch: int) -> None:
+        self.once = self._one_over_copies()
         later = {name: weight if epoch >= self.terms_from else 0.0 for name, weight in self.full_weights.items()}
         self.weights = {**later, "task": 1.0}
 
@@ -150,13 +159,15 @@ class GALA(CIGA):
         found = self.extract(batch)
         z = self.represent(found.kept)
         risk = self.risks(self.logits(z), batch)
-        terms = {"task": risk.mean()}
+        once = None if self.once is None else self.once.index_select(0, batch.index)
+        terms = {"task": risk.mean() if once is None or self.upsample_in == "task" else _weighted_mean(risk, once)}
         if "contrast" in self.weights:
             terms["contrast"] = proxy_contrast(
                 self._contrasted(z, found),
                 batch.y.long(),
                 self.proxy.index_select(0, batch.index),
                 anchors=None if self.anchors == "all" else ~self.correct.index_select(0, batch.index),
+                weight=once if self.upsample_in == "task" else None,
                 temperature=self.temperature,
                 denominator=self.proxy_denominator,
             )
@@ -164,3 +175,13 @@ class GALA(CIGA):
             wrong = self.risks(self.logits(self._left_vector(batch, found), self.spurious_head), batch)
             terms["hinge"] = hinge(wrong, risk)
         return terms
+
+    def _one_over_copies(self) -> Tensor | None:
+        """One over the number of times each sample is in an epoch, where a term is not to count the copies."""
+        if self.upsample_in == "all" or self.upsample == "off":
+            return None
+        return upsampled(self.correct, self.upsample).bincount(minlength=len(self.correct)).reciprocal()
+
+
+def _weighted_mean(values: Tensor, weight: Tensor) -> Tensor:
+    return (values * weight).sum() / weight.sum()

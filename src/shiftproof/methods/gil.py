@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+import torch
 from torch import Tensor
 
 from shiftproof.data.graphs import GraphBatch
-from shiftproof.errors import ShiftproofError
+from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.assistant import cosine_kmeans, nearest_centre
 from shiftproof.methods.base import DataShape, Network
 from shiftproof.methods.interpretable import ClassifierInput, InterpretableMethod, Rounding
@@ -19,9 +22,14 @@ class GIL(InterpretableMethod):
 
     .. math:: mean_e R_e + ω\\, mean_e ‖∇_θ R_e - \\bar g‖^2, \\qquad e_i = kmeans(sg(s_i))
 
-    θ are the parameters of the classification head; `clusters` environments are found anew in every batch and the empty
-    ones are left out (spec gala 5.9). The second term starts at epoch `terms_from`.
+    θ are the parameters of the classification head (`gradients_of="all"`: of all networks); `clusters` environments are
+    found anew in every batch and the empty ones are left out (spec gala 5.9). With `cluster_every="epoch"` they are
+    found once an epoch for the whole training set, from the left-overs as they were seen in the epoch before. The
+    second term starts at epoch `terms_from`.
     """
+
+    seen: Tensor
+    environment: Tensor
 
     def __init__(
         self,
@@ -30,6 +38,8 @@ class GIL(InterpretableMethod):
         network: Network | None = None,
         penalty: float = 1e-3,
         clusters: int = 3,
+        cluster_every: Literal["batch", "epoch"] = "batch",
+        gradients_of: Literal["head", "all"] = "head",
         terms_from: int = 0,
         ratio: float = -1.0,
         rounding: Rounding = "ceil",
@@ -50,19 +60,38 @@ class GIL(InterpretableMethod):
         )
         if clusters < 1:
             raise ShiftproofError(f"'clusters' is a whole number from 1, not {clusters}")
+        if cluster_every not in ("batch", "epoch"):
+            raise unknown("cluster_every", cluster_every, ("batch", "epoch"))
+        if gradients_of not in ("head", "all"):
+            raise unknown("gradients_of", gradients_of, ("head", "all"))
         self.penalty, self.clusters, self.terms_from = penalty, clusters, terms_from
+        self.cluster_every, self.gradients_of, self.grouped = cluster_every, gradients_of, False
         self.weights = {"task": 1.0, "gradients": penalty}
+        if cluster_every == "epoch":
+            self.register_buffer("seen", torch.zeros(shape.num_train, self.classifier.out_channels))
+            self.register_buffer("environment", torch.zeros(shape.num_train, dtype=torch.long))
 
     def start_epoch(self, epoch: int) -> None:
         self.weights["gradients"] = self.penalty if epoch >= self.terms_from else 0.0
+        self.grouped = self.cluster_every == "epoch" and epoch > 0
+        if self.grouped:
+            self.environment.copy_(nearest_centre(self.seen, cosine_kmeans(self.seen, self.clusters)))
 
     def losses(self, batch: GraphBatch) -> dict[str, Tensor]:
         found = self.extract(batch)
         c = self.represent(found.kept)
         s = self.represent(self.left_over(batch, found)).detach()
-        env = nearest_centre(s, cosine_kmeans(s, self.clusters))
+        env = self._environments(s, batch)
         risks, counts = env_risks(self.risks(self.logits(c), batch), env, self.clusters)
+        part = self if self.gradients_of == "all" else self.head
         return {
             "task": mean_over_present(risks, counts),
-            "gradients": iga_penalty(risks, self.head.parameters(), counts) / (counts > 0).sum(),
+            "gradients": iga_penalty(risks, part.parameters(), counts) / (counts > 0).sum(),
         }
+
+    def _environments(self, s: Tensor, batch: GraphBatch) -> Tensor:
+        if self.cluster_every == "epoch":
+            self.seen.index_copy_(0, batch.index, s.to(self.seen.dtype))
+        if self.grouped:
+            return self.environment.index_select(0, batch.index)
+        return nearest_centre(s, cosine_kmeans(s, self.clusters))

@@ -38,6 +38,8 @@ class InterpretableMethod(Method):
     `ratio` is the share of each graph's edges that is kept (negative: all of them, told apart by their weights only),
     `rounding` how a broken number of edges is rounded. The classifier reads the `"raw"` features of the kept nodes or
     their embeddings (`"feat"`). `classifier_width` is its width where it differs from the first network's.
+    `share_encoder` lets the classifier's own encoder, without gradient, score the edges too (spec gala 4.2: the class
+    released under GALA's name does so, without `scorer_norm`).
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class InterpretableMethod(Method):
         classifier_input: ClassifierInput = "feat",
         classifier_width: int | None = None,
         symmetric: bool = False,
+        share_encoder: bool = False,
     ) -> None:
         super().__init__(shape)
         if shape.kind != "graphs":
@@ -59,6 +62,10 @@ class InterpretableMethod(Method):
         spec = network or Network()
         width = classifier_width or spec.hidden
         inputs = spec.hidden if classifier_input == "feat" else shape.in_shape[0]
+        if share_encoder and (classifier_input != "raw" or width != spec.hidden):
+            raise ShiftproofError(
+                "share_encoder=True needs classifier_input='raw' and a classifier as wide as the network"
+            )
         self.ratio, self.rounding, self.classifier_input = ratio, rounding, classifier_input
         self.featurizer = GraphFeaturizer(spec.encoder(shape.in_shape[0], shape.edge_dim), readout=spec.readout)
         self.scorer = EdgeScorer(
@@ -70,10 +77,14 @@ class InterpretableMethod(Method):
         )
         self.classifier = GraphFeaturizer(spec.encoder(inputs, shape.edge_dim, hidden=width), readout=spec.readout)
         self.head = make_head(width, shape.num_outputs, hidden=2 * width)
+        self.share_encoder = share_encoder
+        if share_encoder:
+            self.featurizer = self.classifier
 
     def extract(self, batch: GraphBatch) -> Extraction:
         """The subgraph each graph is classified by; the choice is hard, gradients flow through the edge weights."""
-        h = self.featurizer.nodes(batch)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.share_encoder):
+            h = self.featurizer.nodes(batch)
         scores = self.scorer(h, batch.edge_index, batch.batch, batch.num_graphs)
         keep = top_edges(scores.detach(), batch.edge_batch, batch.num_graphs, self.ratio, self.rounding)
         return Extraction(h, scores, keep, self._cut(batch, h, keep, scores.sigmoid()))
@@ -97,8 +108,12 @@ class InterpretableMethod(Method):
         out = (head or self.head)(z)
         return out.squeeze(-1) if self.shape.task in ("binary", "regression") else out
 
+    def decide(self, batch: GraphBatch, found: Extraction) -> Tensor:
+        """The logits of every graph from its subgraph."""
+        return self.logits(self.represent(found.kept))
+
     def forward(self, batch: GraphBatch) -> Tensor:
-        return self.logits(self.represent(self.extract(batch).kept))
+        return self.decide(batch, self.extract(batch))
 
     def risks(self, logits: Tensor, batch: GraphBatch) -> Tensor:
         """The loss of every graph."""
@@ -113,6 +128,6 @@ class InterpretableMethod(Method):
         self.eval()
         with torch.no_grad():
             found = self.extract(batch)
-            logits = self.logits(self.represent(found.kept))
+            logits = self.decide(batch, found)
         self.train(was_training)
         return Explanation(batch, edge_scores=found.scores.sigmoid(), logits=logits)

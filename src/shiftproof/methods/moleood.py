@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Literal
 
 import torch
@@ -19,19 +20,29 @@ Prior = Literal["uniform", "gaussian"]
 
 
 class EnvironmentInference(Method):
-    """Stage 1: a classifier of environments and a predictor that is told the environment, on one encoder.
+    """Stage 1: a classifier of environments and a predictor that is told the environment.
 
     .. math:: mean_i \\sum_e q_{ie} ℓ_{ie} + KL(q ‖ prior), \\qquad
         q_i = softmax(W_q [h_i; y_i]),\\; ℓ_{ie} = ℓ(W_p [h_i; E_e], y_i)
+
+    Both read one encoder, or `second` is the predictor's own.
     """
 
     prior: Tensor
 
-    def __init__(self, shape: DataShape, featurizer: nn.Module, clusters: int, prior: Prior, mean_kl: bool) -> None:
+    def __init__(
+        self,
+        shape: DataShape,
+        featurizer: nn.Module,
+        clusters: int,
+        prior: Prior,
+        mean_kl: bool,
+        second: nn.Module | None = None,
+    ) -> None:
         super().__init__(shape)
         width = width_of(featurizer)
         labels = shape.num_outputs if shape.task == "multilabel" else 1
-        self.featurizer = featurizer
+        self.featurizer, self.second = featurizer, second
         self.domain = nn.Linear(width + labels, clusters)
         self.conditional = nn.Linear(2 * width, shape.num_outputs)
         self.environments = nn.Parameter(torch.zeros(clusters, width))
@@ -41,8 +52,13 @@ class EnvironmentInference(Method):
 
     def forward(self, batch: Batch) -> Tensor:
         """The logits of the predictor that is told the environment, averaged by the prior."""
-        logits = (self._conditional_logits(self.featurizer(batch)) * self.prior.view(1, -1, 1)).sum(1)
+        logits = (self._conditional_logits(self.views(batch)[1]) * self.prior.view(1, -1, 1)).sum(1)
         return logits.squeeze(-1) if self.shape.task in ("binary", "regression") else logits
+
+    def views(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """What the classifier of environments and the predictor see of each sample."""
+        h = self.featurizer(batch)
+        return h, h if self.second is None else self.second(batch)
 
     def _conditional_logits(self, h: Tensor) -> Tensor:
         count = len(self.environments)
@@ -62,11 +78,11 @@ class EnvironmentInference(Method):
         return self.domain(torch.cat([h, labels], dim=1)).log_softmax(1)
 
     def losses(self, batch: Batch) -> dict[str, Tensor]:
-        h = self.featurizer(batch)
+        h, seen = self.views(batch)
         log_q = self.log_domain(h, batch.y)
         divergence = (log_q.exp() * (log_q - self.prior.log())).sum(1)
         return {
-            "task": (log_q.exp() * self.conditional_losses(h, batch.y)).sum(1).mean(),
+            "task": (log_q.exp() * self.conditional_losses(seen, batch.y)).sum(1).mean(),
             "divergence": divergence.mean() if self.mean_kl else divergence.sum(),
         }
 
@@ -79,8 +95,9 @@ class MoleOOD(ERM):
         \\quad e_i = argmax_e q_{ie}
 
     Stage 0 trains `reference_epochs` epochs of the inference of `clusters` environments on the encoder that the main
-    model goes on with (spec gala 5.8: "as used", without substructures). The divergence of the inference is summed over
-    the batch as in the authors' code, unless `divergence="mean"`.
+    model goes on with (spec gala 5.8: "as used"); with `share_encoder=False` the classifier of environments, the
+    predictor that is told them and the main model have an encoder each, as the authors have it. The divergence of the
+    inference is summed over the batch as in the authors' code, unless `divergence="mean"`.
     """
 
     def __init__(
@@ -92,6 +109,7 @@ class MoleOOD(ERM):
         clusters: int = 3,
         prior: Prior = "uniform",
         divergence: Literal["sum", "mean"] = "sum",
+        share_encoder: bool = True,
         reference_epochs: int = 20,
     ) -> None:
         super().__init__(shape, network=network)
@@ -102,7 +120,12 @@ class MoleOOD(ERM):
         if divergence not in ("sum", "mean"):
             raise unknown("divergence", divergence, ("sum", "mean"))
         self.clusters, self.reference_epochs = clusters, reference_epochs
-        self.inference = EnvironmentInference(shape, self.featurizer, clusters, prior, divergence == "mean")
+
+        def another() -> nn.Module:
+            return copy.deepcopy(network) if isinstance(network, nn.Module) else (network or Network()).build(shape)
+
+        first, second = (self.featurizer, None) if share_encoder else (another(), another())
+        self.inference = EnvironmentInference(shape, first, clusters, prior, divergence == "mean", second)
         self.weights = {"task": 1.0, "conditional": penalty}
 
     def prepare(self, dataset: Dataset, trainer: Trains) -> None:
@@ -120,11 +143,11 @@ class MoleOOD(ERM):
     @torch.no_grad()
     def _inferred(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         """The environment of every sample, and its loss averaged over all environments; no batch statistics move."""
-        was_training = self.featurizer.training
-        self.featurizer.eval()
-        h = self.featurizer(batch)
-        self.featurizer.train(was_training)
-        expected = self.inference.conditional_losses(h, batch.y) @ self.inference.prior
+        was_training = self.training
+        self.inference.eval()
+        h, seen = self.inference.views(batch)
+        self.inference.train(was_training)
+        expected = self.inference.conditional_losses(seen, batch.y) @ self.inference.prior
         return self.inference.log_domain(h, batch.y).argmax(1), expected
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from shiftproof.errors import unknown
-from shiftproof.objectives.contrastive import _masked_logsumexp, _over_anchors, _similarity, pair_contrast
+from shiftproof.objectives.contrastive import _masked_logsumexp, _over_anchors, _similarity
 
 PROXY_DENOMINATORS = ("pairs", "infonce")
 
@@ -27,6 +27,7 @@ def proxy_contrast(
     proxy: Tensor,
     *,
     anchors: Tensor | None = None,
+    weight: Tensor | None = None,
     temperature: float = 1.0,
     denominator: str = "pairs",
 ) -> Tensor:
@@ -38,7 +39,9 @@ def proxy_contrast(
     with the pairs of `proxy_pairs` and cosines s over the temperature. Where the batch holds no positive pair at all,
     every other sample of the class is one; where it holds no pair of either kind, the denominator runs over all others:
     both together are CIGA's term (spec gala 4.4). `anchors` ([n] mask, one-sided sampling) keeps some rows only and
-    has no such fall-back. `denominator="infonce"` is the printed formula: the one positive and all other classes.
+    has no such fall-back. `weight` ([n], above 0) counts a sample that many times, as an anchor and as a partner, so
+    that a third undoes three copies. `denominator="infonce"` is the printed formula: the one positive and all other
+    classes.
     """
     if denominator not in PROXY_DENOMINATORS:
         raise unknown("denominator", denominator, PROXY_DENOMINATORS)
@@ -51,7 +54,21 @@ def proxy_contrast(
         positives = torch.where(positives.any(), positives, same & others)
     else:
         positives = positives & anchors.reshape(-1, 1)
-    if denominator == "pairs":
-        return pair_contrast(z, positives, candidates, temperature=temperature)
     similarity = _similarity(z, temperature)
-    return _over_anchors(similarity - torch.logaddexp(similarity, _masked_logsumexp(similarity, ~same)), positives)
+    counted = similarity if weight is None else similarity + weight.log()
+    if denominator == "pairs":
+        positives = positives & candidates.any(1, keepdim=True)
+        log_prob = similarity - _masked_logsumexp(counted, candidates)
+    else:
+        log_prob = similarity - torch.logaddexp(similarity, _masked_logsumexp(counted, ~same))
+    return _over_anchors(log_prob, positives) if weight is None else _over_weighted(log_prob, positives, weight)
+
+
+def _over_weighted(log_prob: Tensor, positives: Tensor, weight: Tensor) -> Tensor:
+    """Minus the weighted mean over anchors of the weighted mean over their positives."""
+    shares = positives * weight
+    total = shares.sum(1)
+    some = total > 0
+    inner = (log_prob.masked_fill(~positives, 0) * shares).sum(1) / total.masked_fill(~some, 1)
+    anchors = weight * some
+    return -(inner * anchors).sum() / anchors.sum().masked_fill(~some.any(), 1)

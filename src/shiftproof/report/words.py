@@ -30,7 +30,8 @@ def selection_name(selection: str) -> str:
     """How the epoch was chosen, as a phrase."""
     if selection.startswith("oracle"):
         return "best on TEST (oracle)"
-    return {"val": "best on val", "last": "last epoch"}.get(selection, selection)
+    names = {"val": "best on val", "last": "last epoch", "stopped": "last epoch, stopped by val"}
+    return names.get(selection, selection)
 
 
 def figure(value: float | None) -> str:

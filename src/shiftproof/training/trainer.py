@@ -8,7 +8,7 @@ import statistics
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from shiftproof.data.dataset import Dataset, Split
 from shiftproof.errors import ShiftproofError, TrainingDiverged, unknown
 from shiftproof.methods.base import DataShape, Method
 from shiftproof.training import checkpoint as files
-from shiftproof.training.balance import Balance, Weighted
+from shiftproof.training.balance import Balance, Weighted, described
 from shiftproof.training.identity import digest, first_difference, plain
 from shiftproof.training.metrics import (
     LOWER_IS_BETTER,
@@ -33,7 +33,7 @@ from shiftproof.training.progress import Style, progress
 from shiftproof.training.run import CHECKPOINT, CONFIG, METRICS, Run
 from shiftproof.training.steps import CompiledStepper, EagerStepper, ReplayedStepper, Stepper
 
-Selection = Literal["auto", "val", "last", "oracle"]
+Selection = Literal["auto", "val", "last", "stopped", "oracle"]
 STEPS_BETWEEN_LOOKS = 256  # loss values stay on the device this long at most before they are looked at
 
 
@@ -41,12 +41,13 @@ STEPS_BETWEEN_LOOKS = 256  # loss values stay on the device this long at most be
 class Trainer:
     """Fits a method to a data set.
 
-    `selection` says which epoch is kept: "val" the best on the validation split, "last" the last, "oracle" the best
-    on the test split (what some published tables do; every result says so), "auto" is "val" where there is a
-    validation split. `patience` stops after that many epochs without improvement, counted from epoch `warmup` on only;
-    an improvement during the warm-up is remembered (spec ciga D11). `batch_size=None` trains on the whole set at
-    once. `compile` compiles the losses on a CPU and replays captured steps on a GPU. With `out`, the run survives
-    being killed: `resume=True` goes on from the last checkpoint to the same result.
+    `selection` says which epoch is kept: "val" the best on the validation split, "last" the last, "stopped" the last
+    where the validation split stops training early, "oracle" the best on the test split (what some published tables
+    do; every result says so), "auto" is "val" where there is a validation split. `patience` stops after that many
+    epochs without improvement, counted from epoch `warmup` on only; an improvement during the warm-up is remembered
+    (spec ciga D11). `batch_size=None` trains on the whole set at once. `compile` compiles the losses on a CPU and
+    replays captured steps on a GPU. With `out`, the run survives being killed: `resume=True` goes on from the last
+    checkpoint to the same result.
     """
 
     epochs: int = 100
@@ -148,8 +149,7 @@ class _Loop:
         for split in trainer.track:
             if split not in dataset.splits:
                 raise unknown("split to track", split, dataset.splits)
-        if isinstance(trainer.balance, Weighted):
-            trainer.balance.coefficients(method, 0)  # a weight for a term that is not there shows before the first step
+        trainer.balance.check(method)  # a weight for a term that is not there shows before the first step
         self.dataset = dataset
         self.data = dataset.to(self.device)
         self.train = _renumbered(self.data.train)
@@ -157,6 +157,7 @@ class _Loop:
         self.config = self._config(config)
         self.epoch = self.step = 0
         self.best_epoch, self.best_value = -1, math.nan if method.selection_floor is None else method.selection_floor
+        self.best_loss = math.nan  # of the validation split, where it decides between equal values of the metric
         self.best: dict[str, Tensor] = {}
         self.history: list[dict[str, Any]] = []
         self.pending: list[tuple[int, int, Tensor]] = []
@@ -192,7 +193,7 @@ class _Loop:
         trainer = self.trainer
         optimizer = self._optimizer()
         begun = time.perf_counter()
-        resumed = self._restore(optimizer)
+        resumed, optimizer = self._restore(optimizer)
         if not resumed:
             if self.folder is not None:
                 files.write_json(self.folder / CONFIG, self.config)
@@ -216,7 +217,7 @@ class _Loop:
                 display.advance(self.epoch, note)
                 self.seconds = before + time.perf_counter() - begun
                 if self.folder is not None and time.monotonic() - saved >= trainer.checkpoint_seconds:
-                    self._save(optimizer)
+                    self._save(stepper.optimizer)
                     saved = time.monotonic()
         self.seconds = before + time.perf_counter() - begun
         return self._conclude()
@@ -232,6 +233,9 @@ class _Loop:
             self.step += 1
             if len(self.pending) >= STEPS_BETWEEN_LOOKS:
                 self._look()
+        if report := self.trainer.balance.report():
+            self._look()
+            self.history[-1]["balance"] = report
 
     def _look(self) -> None:
         """Bring the loss values of the last steps over, stop if one is not finite, and add them to the history."""
@@ -279,17 +283,20 @@ class _Loop:
         self._look()
         self._require_finite_weights()
         trainer, record = self.trainer, self.history[-1]
-        judge = {"val": "val", "oracle": "test"}.get(self.selection)
-        for name in dict.fromkeys((judge, *trainer.track) if judge else trainer.track):
-            record[name] = {self.metric: _or_none(measure(self.metric, predict(self.method, self.data[name])))}
+        judge = {"val": "val", "stopped": "val", "oracle": "test"}.get(self.selection)
+        seen = {n: predict(self.method, self.data[n]) for n in ((judge, *trainer.track) if judge else trainer.track)}
+        record |= {name: {self.metric: _or_none(measure(self.metric, found))} for name, found in seen.items()}
         if judge is None:
             return ""
         value = record[judge][self.metric]
         value = math.nan if value is None else value
         nothing_yet = math.isnan(self.best_value) and (self.best_epoch < 0 or not math.isnan(value))
-        if nothing_yet or better(self.metric, value, self.best_value):
-            self.best_epoch, self.best_value = self.epoch, value
-            self.best = {name: tensor.detach().clone() for name, tensor in self.method.state_dict().items()}
+        loss = measure("loss", seen[judge]) if self.method.ties_by_loss else math.nan
+        improved = better(self.metric, value, self.best_value) or (value == self.best_value and loss < self.best_loss)
+        if (nothing_yet or improved) and self.method.selectable(self.epoch):
+            self.best_epoch, self.best_value, self.best_loss = self.epoch, value, loss
+            if self.selection != "stopped":
+                self.best = {name: tensor.detach().clone() for name, tensor in self.method.state_dict().items()}
         if trainer.patience is not None:
             self.stopped = self.epoch - max(self.best_epoch, trainer.warmup - 1) >= trainer.patience
         return f"{judge} {self.metric} {value:.4f}"
@@ -299,7 +306,7 @@ class _Loop:
         if not self.best:
             self._require_finite_weights()
         floor = self.method.selection_floor
-        unbeaten = floor is not None and self.selection != "last" and not self.best
+        unbeaten = floor is not None and self.selection not in ("last", "stopped") and not self.best
         if self.best:
             self.method.load_state_dict(self.best)
         else:
@@ -321,16 +328,10 @@ class _Loop:
             (self.folder / CHECKPOINT).unlink(missing_ok=True)
         return run
 
-    def _optimizer(self) -> torch.optim.Optimizer | None:
+    def _optimizer(self, step: int = 0) -> torch.optim.Optimizer | None:
         """The optimiser, or None for a method without trainable parameters: its `prepare` does all the work."""
         trainer, parameters = self.trainer, [p for p in self.method.parameters() if p.requires_grad]
-        if not parameters:
-            return None
-        if trainer.optimizer == "adam":
-            return LeanAdam(parameters, lr=trainer.lr, weight_decay=trainer.weight_decay)
-        return torch.optim.SGD(
-            parameters, lr=trainer.lr, momentum=trainer.momentum, weight_decay=trainer.weight_decay, fused=True
-        )
+        return make_optimizer(trainer, parameters, step) if parameters else None
 
     def _stepper(self, optimizer: torch.optim.Optimizer) -> Stepper:
         kind = EagerStepper
@@ -338,7 +339,10 @@ class _Loop:
             kind = ReplayedStepper if self.device.type == "cuda" else CompiledStepper
         if kind is ReplayedStepper and not self.method.capturable:
             kind = EagerStepper
-        return kind(self.method, optimizer, self.trainer.balance)
+        trainer, parameters = self.trainer, [p for group in optimizer.param_groups for p in group["params"]]
+        return kind(
+            self.method, optimizer, trainer.balance, renewed=lambda step: make_optimizer(trainer, parameters, step)
+        )
 
     def _save(self, optimizer: torch.optim.Optimizer | None) -> None:
         if self.folder is None:
@@ -358,6 +362,7 @@ class _Loop:
             "step": self.step,
             "best_epoch": self.best_epoch,
             "best_value": _or_none(self.best_value),
+            "best_loss": _or_none(self.best_loss),
             "stopped": self.stopped,
             "seconds": self.seconds,
             "history": self.history,
@@ -365,9 +370,10 @@ class _Loop:
         }
         files.write_tensors(self.folder / CHECKPOINT, tensors, note)
 
-    def _restore(self, optimizer: torch.optim.Optimizer | None) -> bool:
+    def _restore(self, optimizer: torch.optim.Optimizer | None) -> tuple[bool, torch.optim.Optimizer | None]:
+        """Whether there was a checkpoint to go on from, and the optimiser with its state."""
         if self.folder is None or not (self.folder / CHECKPOINT).exists():
-            return False
+            return False, optimizer
         path = self.folder / CHECKPOINT
         tensors, note = files.read_tensors(path, "resuming")
         self._require_same(note.get("config"), path)
@@ -375,6 +381,8 @@ class _Loop:
             files.restore(self.method, _under("model.", tensors), str(path))
             self.best = {name: tensor.to(self.device) for name, tensor in _under("best.", tensors).items()}
             if optimizer is not None:
+                if self.trainer.balance.optimizer(note["step"] - 1):
+                    optimizer = self._optimizer(note["step"] - 1) or optimizer
                 files.unpack_optimizer(optimizer, _under("optimizer.", tensors))
             torch.set_rng_state(tensors["rng.torch"])
             self.order.set_state(tensors["rng.order"])
@@ -383,19 +391,22 @@ class _Loop:
             self.epoch, self.step = note["epoch"], note["step"]
             self.best_epoch, self.stopped = note["best_epoch"], note["stopped"]
             self.best_value = math.nan if note["best_value"] is None else note["best_value"]
+            self.best_loss = math.nan if note.get("best_loss") is None else note["best_loss"]
             self.seconds, self.history = note["seconds"], note["history"]
             self.trainer.balance.load_state_dict(note["balance"])
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             if isinstance(error, ShiftproofError):
                 raise
             raise ShiftproofError(f"{path} does not hold a whole checkpoint ({error}); resuming needs one") from None
-        return True
+        return True, optimizer
 
     def _config(self, given: dict[str, Any] | None) -> dict[str, Any]:
         """All that decides the result; a resumed run must have the same."""
         name = type(self.method).__name__
-        config = dict(given) if given is not None else {"method": name, "own_method": True, "data": self.dataset.spec}
         trainer = self.trainer
+        config = dict(given) if given is not None else {"method": name, "own_method": True, "data": self.dataset.spec}
+        if given is None:
+            config["training"] = described(trainer.balance)
         chosen = ("epochs", "batch_size", "optimizer", "lr", "momentum", "weight_decay", "patience", "warmup")
         training = {key: getattr(trainer, key) for key in (*chosen, "evaluate_every", "track")}
         config.setdefault("training", {}).update(plain(training))
@@ -427,12 +438,23 @@ class _Loop:
         return f"{self.config.get('method')} on {self.config.get('data')}, seed {self.trainer.seed}"
 
 
+def make_optimizer(trainer: Trainer, parameters: list[torch.nn.Parameter], step: int) -> torch.optim.Optimizer:
+    """The trainer's optimiser as its balance wants it at a step."""
+    own = {"optimizer": trainer.optimizer, "lr": trainer.lr, "momentum": trainer.momentum}
+    chosen = {**own, **trainer.balance.optimizer(step)}
+    if chosen["optimizer"] == "adam":
+        return LeanAdam(parameters, lr=chosen["lr"], weight_decay=trainer.weight_decay)
+    return torch.optim.SGD(
+        parameters, lr=chosen["lr"], momentum=chosen["momentum"], weight_decay=trainer.weight_decay, fused=True
+    )
+
+
 def _selection(wanted: str, dataset: Dataset) -> str:
-    if wanted not in ("auto", "val", "last", "oracle"):
-        raise unknown("selection", wanted, ("auto", "val", "last", "oracle"))
+    if wanted not in get_args(Selection):
+        raise unknown("selection", wanted, get_args(Selection))
     if wanted == "auto":
         return "val" if "val" in dataset.splits else "last"
-    needed = {"val": "val", "oracle": "test"}.get(wanted)
+    needed = {"val": "val", "stopped": "val", "oracle": "test"}.get(wanted)
     if needed is not None and needed not in dataset.splits:
         raise ShiftproofError(f"selection '{wanted}' needs a split '{needed}', which '{dataset.name}' does not have")
     return wanted
