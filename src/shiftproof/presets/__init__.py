@@ -14,13 +14,14 @@ from shiftproof.data.dataset import Dataset
 from shiftproof.errors import unknown
 from shiftproof.presets.ciga import CIGA, spmotif
 from shiftproof.presets.gala import GALA, OWN_METHODS, two_piece
-from shiftproof.presets.gmt import GMT
+from shiftproof.presets.gmt import GMT, GMT_PNA, spmotif_gsat
+from shiftproof.presets.gmt import OWN_METHODS as OWN_OF_GMT
 from shiftproof.presets.pair import PAIR
 from shiftproof.presets.preset import Preset
 
 __all__ = ["GRAPHS", "PRESETS", "PROTOCOLS", "TENSORS", "Preset", "preset_for"]
 
-PROTOCOLS: dict[str, dict[str, Preset]] = {"ciga": CIGA, "gala": GALA, "gmt": GMT, "pair": PAIR}
+PROTOCOLS: dict[str, dict[str, Preset]] = {"ciga": CIGA, "gala": GALA, "gmt": GMT, "gmt-pna": GMT_PNA, "pair": PAIR}
 
 
 def _with_methods_of(older: Preset, newer: Preset, methods: tuple[str, ...]) -> Preset:
@@ -28,7 +29,8 @@ def _with_methods_of(older: Preset, newer: Preset, methods: tuple[str, ...]) -> 
     return replace(older, methods={**older.methods, **{name: newer.settings(name) for name in methods}})
 
 
-PRESETS: dict[str, Preset] = {**GALA, **CIGA, **GMT, **PAIR}
+PRESETS: dict[str, Preset] = {**GMT, **GALA, **CIGA, **PAIR}
+PRESETS |= {name: _with_methods_of(GALA[name], GMT[name], OWN_OF_GMT) for name in GALA.keys() & GMT.keys()}
 PRESETS |= {name: _with_methods_of(CIGA[name], GALA[name], OWN_METHODS) for name in CIGA.keys() & GALA.keys()}
 
 GRAPHS = Preset("the library's default for graphs", {"conv": "gin"}, {"epochs": 100, "patience": 10, "warmup": 20})
@@ -47,6 +49,8 @@ def preset_for(dataset: Dataset, protocol: str | None = None) -> Preset:
     if dataset.name == "two-piece":
         a, b = (float(dataset.options.get(key, usual)) for key, usual in (("a", 0.8), ("b", 0.9)))  # type: ignore[arg-type]
         return two_piece(a, b)
+    if dataset.name == "spmotif-gsat" and protocol in (None, "gmt", "gmt-pna"):
+        return spmotif_gsat(float(dataset.options.get("b", 0.5)), "pna" if protocol == "gmt-pna" else "gin")  # type: ignore[arg-type]
     if protocol is not None and dataset.name not in known:
         raise unknown(f"data set of the protocol '{protocol}'", dataset.name, known)
     return known.get(dataset.name, GRAPHS if dataset.is_graph else TENSORS)
