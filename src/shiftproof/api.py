@@ -17,7 +17,7 @@ from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.base import DataShape, Method, Network, input_of
 from shiftproof.presets import preset_for
 from shiftproof.registry import Entry, fitting_options, methods, options_of, require_choices
-from shiftproof.training.balance import Balance, Weighted
+from shiftproof.training.balance import Balance, balance_named, described
 from shiftproof.training.progress import Style
 from shiftproof.training.run import Run
 from shiftproof.training.trainer import Trainer
@@ -35,7 +35,7 @@ def fit(
     device: str = "auto",
     compile: bool = False,
     deterministic: bool = False,
-    balance: Balance | None = None,
+    balance: Balance | str | None = None,
     network: Network | nn.Module | None = None,
     progress: Style = "none",
     **settings: Any,
@@ -46,9 +46,13 @@ def fit(
     options of the method (`penalty=100`), of the network (`hidden=64`) and of training (`epochs=50`, `lr=1e-2`); the
     data set's preset fills in the rest and an unknown name is an error. `protocol` ("ciga", "gala", ...) takes the
     preset of that chapter where several train on the same data. `network` brings a featurizer of your own.
+    `balance` says how the loss terms become one gradient: "weighted" (the default) or "pair", whose options are
+    settings too, or a `Balance` of your own.
     """
     dataset = (data if isinstance(data, Dataset) else load_samples(data)).check()
-    plan = Plan.make(method, dataset, settings, own_network=network is not None)
+    own_balance = None if isinstance(balance, str) else balance
+    named = {"balance": balance} if isinstance(balance, str) else {}
+    plan = Plan.make(method, dataset, {**settings, **named}, own_network=network is not None)
     if isinstance(method, Method) and network is not None:
         raise ShiftproofError("a method that is built already has its network; leave 'network' out")
     dataset = plan.make_method.arrange(dataset, seed)
@@ -56,7 +60,7 @@ def fit(
     built = method if isinstance(method, Method) else plan.build(network)
     trainer = Trainer(
         **plan.training,
-        balance=balance if balance is not None else Weighted(**plan.weighting),
+        balance=own_balance if own_balance is not None else plan.balance(),
         seed=seed,
         out=None if out is None else Path(out),
         resume=resume,
@@ -65,7 +69,7 @@ def fit(
         deterministic=deterministic,
         progress=progress,
     )
-    return trainer.fit(built, dataset, config=plan.config(balance))
+    return trainer.fit(built, dataset, config=plan.config(own_balance))
 
 
 def predict(run: Run | str | Path, data: Any, *, split: str = "test") -> Tensor:
@@ -92,6 +96,7 @@ class Plan:
         self.network: dict[str, Any] | None = None
         self.training: dict[str, Any] = {}
         self.weighting: dict[str, Any] = {}
+        self.balance_name = "weighted"
         self.make_method: Any = None
 
     @classmethod
@@ -121,7 +126,8 @@ class Plan:
             raise ShiftproofError(f"method '{name}' works on graphs, and '{dataset.name}' holds plain tensors")
         plan = cls(name, dataset, registered and not built)
         plan.make_method = maker
-        groups = accepted_settings(maker)
+        plan.balance_name = str(settings.pop("balance", plan.balance_name))
+        groups = accepted_settings(maker, plan.balance_name)
         if built:
             groups["method"] = {}
         if built or own_network:
@@ -130,7 +136,8 @@ class Plan:
         for key in settings:
             if key not in everything:
                 raise unknown(f"setting of '{name}' on '{dataset.name}'", key, everything)
-        preset = {k: v for k, v in preset_for(dataset, protocol).settings(name).items() if k in everything}
+        preset = preset_for(dataset, protocol).settings(name, plan.balance_name)
+        preset = {k: v for k, v in preset.items() if k in everything}
         chosen = fitting_options({**preset, **settings}, everything, f"'{name}'")
         require_choices(chosen, everything, f"'{name}'")
         pick = {group: {k: v for k, v in chosen.items() if k in keys} for group, keys in groups.items()}
@@ -147,9 +154,14 @@ class Plan:
                 self.network = {f.name: getattr(options["network"], f.name) for f in fields(Network)}
         return self.make_method(DataShape.of(self.dataset), **options)
 
+    def balance(self) -> Balance:
+        """The named balance with its settings."""
+        return balance_named(self.balance_name)(**self.weighting)
+
     def config(self, balance: Balance | None) -> dict[str, Any]:
-        """What is written beside the run, enough to build the method again."""
-        weighting = _lists(self.weighting) if balance is None else {"balance": type(balance).__name__}
+        """What is written beside the run, enough to build the method again; a balance of one's own with its options."""
+        name = {} if self.balance_name == "weighted" else {"balance": self.balance_name}
+        weighting = {**name, **_lists(self.weighting)} if balance is None else described(balance)
         return {
             "data": self.dataset.spec,
             "method": self.name,
@@ -161,14 +173,14 @@ class Plan:
         }
 
 
-def accepted_settings(maker: Any) -> dict[str, dict[str, inspect.Parameter]]:
-    """Every setting a user may give for a method, by whom it concerns."""
+def accepted_settings(maker: Any, balance: str = "weighted") -> dict[str, dict[str, inspect.Parameter]]:
+    """Every setting a user may give for a method and a balance, by whom it concerns."""
     method = options_of(maker)
     return {
         "method": {n: p for n, p in method.items() if n not in _NOT_SETTINGS},
         "network": options_of(Network) if "network" in method else {},
         "training": {n: p for n, p in options_of(Trainer).items() if n not in _NOT_SETTINGS},
-        "weighting": options_of(Weighted),
+        "weighting": options_of(balance_named(balance)),
     }
 
 

@@ -20,8 +20,17 @@ _CMNIST_TRAINING = {
 _CMNIST_NETWORK = {"featurizer": "mlp", "widths": (256, 256)}
 
 
-def _cmnist(methods: Mapping[str, Mapping[str, Any]]) -> Preset:
-    return Preset("spec pair 5.1, 7.1", _CMNIST_NETWORK, _CMNIST_TRAINING, methods, data_follows_seed=True)
+def _cmnist(methods: Mapping[str, Mapping[str, Any]], balance_lr: float) -> Preset:
+    # spec pair 4.4, 7.1: 150 steps of ERM by Adam, then SGD with momentum 0.9 on the weights of the solver
+    pair = {"anneal_steps": 150, "eps": 0.1, "balance_optimizer": "sgd", "balance_lr": balance_lr}
+    return Preset(
+        "spec pair 5.1, 7.1",
+        _CMNIST_NETWORK,
+        _CMNIST_TRAINING,
+        methods,
+        data_follows_seed=True,
+        balances={"pair": pair},
+    )
 
 
 PAIR: dict[str, Preset] = {
@@ -34,7 +43,8 @@ PAIR: dict[str, Preset] = {
             "irmx": {"irm_penalty": 1e4, "vrex_penalty": 1e4, "anneal_steps": 150, "refresh": True},
             "ib-irm": {"penalty": 1e4, "anneal_steps": 150, "refresh": True},
             "eiil": {"penalty": 1e4, "anneal_steps": 150, "refresh": True, "reference_epochs": 150},
-        }
+        },
+        balance_lr=0.1,
     ),
     "extrapolation": Preset(
         "spec pair 7.2",
@@ -45,6 +55,8 @@ PAIR: dict[str, Preset] = {
             "vrex": {"penalty": 1e-1, "anneal_steps": 1500},
             "irmx": {"irm_penalty": 1e-2, "vrex_penalty": 1e-1, "anneal_steps": 1500},
         },
+        # spec pair 7.2: all gradients, and the Adam of the first phase goes on
+        balances={"pair": {"anneal_steps": 1500, "eps": 0.1, "parameters": "all", "preference": (1.0, 1e4, 1e12)}},
     ),
 }
-PAIR["cmnist-m"] = PAIR["cmnist"]
+PAIR["cmnist-m"] = _cmnist(PAIR["cmnist"].methods, balance_lr=0.01)

@@ -9,14 +9,18 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Preset:
-    """Settings of one data set. `data_follows_seed`: every seed of a run draws its own data, as the source did."""
+    """Settings of one data set. `data_follows_seed`: every seed of a run draws its own data, as the source did.
+
+    `balances` holds what a balance other than the plain sum changes, by its name.
+    """
 
     source: str
     network: Mapping[str, Any] = field(default_factory=dict)
     training: Mapping[str, Any] = field(default_factory=dict)
     methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     data_follows_seed: bool = False
+    balances: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
-    def settings(self, method: str) -> dict[str, Any]:
+    def settings(self, method: str, balance: str = "weighted") -> dict[str, Any]:
         """All settings for a method, as one flat dict."""
-        return {**self.network, **self.training, **self.methods.get(method, {})}
+        return {**self.network, **self.training, **self.methods.get(method, {}), **self.balances.get(balance, {})}

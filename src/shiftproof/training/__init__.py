@@ -8,8 +8,8 @@
 """
 
 from shiftproof.errors import TrainingDiverged
-from shiftproof.training.balance import Balance, Weighted
+from shiftproof.training.balance import Balance, Pair, Weighted
 from shiftproof.training.run import Run
 from shiftproof.training.trainer import Trainer
 
-__all__ = ["Balance", "Run", "Trainer", "TrainingDiverged", "Weighted"]
+__all__ = ["Balance", "Pair", "Run", "Trainer", "TrainingDiverged", "Weighted"]

@@ -2,37 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.base import Method
+from shiftproof.pareto.balance import Balance, add_l2
+from shiftproof.pareto.pair import Pair
 
 
-class Balance(Protocol):
-    """Turns a method's named terms into gradients; `Weighted` is the plain one."""
-
-    def backward(self, terms: Mapping[str, Tensor], method: Method, step: int) -> None:
-        """Add the gradient of the balanced terms to every parameter's `.grad`."""
-        ...
-
-    def phase(self, step: int) -> int:
-        """A number that changes whenever the way of balancing does (a captured step is then captured anew)."""
-        ...
-
-    def refreshes(self, step: int) -> bool:
-        """Whether the optimiser's state is to be forgotten before this step."""
-        ...
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
-
-
-class Weighted:
+class Weighted(Balance):
     """The weighted sum of the terms.
 
     .. math:: \\Big(\\sum_k w_k L_k + \\lambda_2\\lVert\\theta\\rVert^2\\Big) / \\max(1, \\max_k w_k)
@@ -85,7 +68,10 @@ class Weighted:
         self.total(terms, method, step).backward()
         _, l2 = self.coefficients(method, step)
         if l2:
-            _add_l2(list(method.parameters()), l2)
+            add_l2(list(method.parameters()), l2)
+
+    def check(self, method: Method) -> None:
+        self.coefficients(method, 0)  # a weight for a term that is not there
 
     def phase(self, step: int) -> int:
         return int(step >= self.anneal_steps)
@@ -93,18 +79,28 @@ class Weighted:
     def refreshes(self, step: int) -> bool:
         return self.refresh and self.anneal_steps > 0 and step == self.anneal_steps
 
-    def state_dict(self) -> dict[str, Any]:
-        return {}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Nothing to restore: the weights follow from the settings and the step."""
+BALANCES: dict[str, type[Balance]] = {"weighted": Weighted, "pair": Pair}
 
 
-def _add_l2(parameters: list[nn.Parameter], factor: float) -> None:
-    """The gradient of `factor * ||theta||^2`, added without building its graph."""
-    with torch.no_grad():
-        for parameter in parameters:
-            if parameter.grad is not None:
-                parameter.grad.add_(parameter, alpha=2 * factor)
-            elif parameter.requires_grad:
-                parameter.grad = 2 * factor * parameter
+def balance_named(name: str) -> type[Balance]:
+    """The balance that goes by this name."""
+    if name not in BALANCES:
+        raise unknown("balance", name, BALANCES)
+    return BALANCES[name]
+
+
+def described(balance: Balance) -> dict[str, Any]:
+    """A balance as a run's config records it: its name and all its options."""
+    options = inspect.signature(type(balance)).parameters
+    known = {name: getattr(balance, name) for name in options if hasattr(balance, name)}
+    name = next((name for name, kind in BALANCES.items() if kind is type(balance)), type(balance).__name__)
+    return {"balance": name, **{key: _plain(value) for key, value in known.items()}}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return value if isinstance(value, str | int | float | bool | None) else repr(value)

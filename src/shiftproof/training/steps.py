@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import torch
@@ -25,17 +25,29 @@ class Stepper(Protocol):
     """
 
     names: list[str]
+    optimizer: torch.optim.Optimizer
 
     def epoch(self, train: Split, size: int | None, order: torch.Generator, step: int) -> Iterator[Tensor]: ...
 
 
 class EagerStepper:
-    """Every step as the method writes it."""
+    """Every step as the method writes it.
 
-    def __init__(self, method: Method, optimizer: torch.optim.Optimizer, balance: Balance) -> None:
+    `renewed(step)` makes the optimiser that the balance asks for from a step on; without it, a fresh start only
+    forgets the state.
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        optimizer: torch.optim.Optimizer,
+        balance: Balance,
+        renewed: Callable[[int], torch.optim.Optimizer] | None = None,
+    ) -> None:
         self.method = method
         self.optimizer = optimizer
         self.balance = balance
+        self.renewed = renewed
         self.losses = method.losses
         self.names: list[str] = []
 
@@ -47,7 +59,8 @@ class EagerStepper:
 
     def move(self, batch: Batch, step: int) -> Tensor:
         """One step of the optimiser on one batch."""
-        terms = self.losses(batch)
+        self.balance.before(self.method, step)
+        terms = self.losses(batch) if self.balance.is_sum(step) else self.method.losses(batch)
         self.names = list(terms)
         self.optimizer.zero_grad(set_to_none=True)
         self.balance.backward(terms, self.method, step)
@@ -55,15 +68,25 @@ class EagerStepper:
         return torch.stack([term.detach() for term in terms.values()])
 
     def _refresh(self, step: int) -> None:
-        if self.balance.refreshes(step):
+        if not self.balance.refreshes(step):
+            return
+        if self.renewed is not None and self.balance.optimizer(step):
+            self.optimizer = self.renewed(step)
+        else:
             self.optimizer.state.clear()
 
 
 class CompiledStepper(EagerStepper):
     """Losses through `torch.compile` with sizes left open; the first call takes tens of seconds on a cold cache."""
 
-    def __init__(self, method: Method, optimizer: torch.optim.Optimizer, balance: Balance) -> None:
-        super().__init__(method, optimizer, balance)
+    def __init__(
+        self,
+        method: Method,
+        optimizer: torch.optim.Optimizer,
+        balance: Balance,
+        renewed: Callable[[int], torch.optim.Optimizer] | None = None,
+    ) -> None:
+        super().__init__(method, optimizer, balance, renewed)
         compiled = torch.compile(_losses_of_fields, dynamic=True)
 
         def losses(batch: Batch) -> dict[str, Tensor]:
@@ -99,8 +122,14 @@ class ReplayedStepper(EagerStepper):
 
     ROOM = 1.15  # slots hold this much more than the largest batch of the first epoch
 
-    def __init__(self, method: Method, optimizer: torch.optim.Optimizer, balance: Balance) -> None:
-        super().__init__(method, optimizer, balance)
+    def __init__(
+        self,
+        method: Method,
+        optimizer: torch.optim.Optimizer,
+        balance: Balance,
+        renewed: Callable[[int], torch.optim.Optimizer] | None = None,
+    ) -> None:
+        super().__init__(method, optimizer, balance, renewed)
         self.captured: torch.cuda.CUDAGraph | None = None
         self.phase: tuple | None = None
         self.usable = True
@@ -157,6 +186,8 @@ class ReplayedStepper(EagerStepper):
 
     def _ready(self, step: int) -> bool:
         """Whether the step can be replayed; captures it first where that has not been done for this phase."""
+        if not self.balance.is_sum(step):
+            return False  # the host has to look at every step
         if self.usable and (self.captured is None or self.phase != self._phase(step)):
             self._capture(step)
         return self.usable
