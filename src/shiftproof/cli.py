@@ -95,6 +95,9 @@ def fit(
     grid: Annotated[
         list[str] | None, typer.Option("--grid", metavar="KEY=A,B,C", help="Values to try; may be repeated.")
     ] = None,
+    balance: Annotated[
+        str | None, typer.Option(help="How loss terms become one gradient: weighted (the default) or pair.")
+    ] = None,
     group: Annotated[str | None, typer.Option(help="The column that is the environment.")] = None,
     workers: Workers = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Keep finished runs, go on with killed ones.")] = False,
@@ -109,7 +112,8 @@ def fit(
     from shiftproof.registry import methods, parse_options, split_outside
     from shiftproof.training.checkpoint import write_json
 
-    common: dict[str, Any] = parse_options(settings or [], where="--set")
+    common: dict[str, Any] = {} if balance is None else {"balance": balance}
+    common |= parse_options(settings or [], where="--set")
     for name in method:
         methods[name]
     variants = expand_grid({k: split_outside(v) for k, v in parse_options(grid or [], where="--grid").items()})
