@@ -32,7 +32,19 @@ _HOMES = {
     "Trainer": "shiftproof.training",
     "Weighted": "shiftproof.training",
 }
-_ROOMS = ("bench", "data", "explain", "methods", "nn", "objectives", "report", "robustness", "training")
+_ROOMS = (
+    "bench",
+    "data",
+    "diagnose",
+    "explain",
+    "methods",
+    "nn",
+    "objectives",
+    "pareto",
+    "report",
+    "robustness",
+    "training",
+)
 __all__ = [
     "Dataset",
     "DomainSet",
@@ -46,6 +58,7 @@ __all__ = [
     "Trainer",
     "Weighted",
     "__version__",
+    "diagnose",
     "explain",
     "fit",
     "load",
@@ -62,6 +75,7 @@ if TYPE_CHECKING:
     from shiftproof.data import GraphSet as GraphSet
     from shiftproof.data import NodeGraph as NodeGraph
     from shiftproof.data.loading import load as load
+    from shiftproof.diagnose.asking import diagnose as diagnose
     from shiftproof.errors import ShiftproofError as ShiftproofError
     from shiftproof.explain.asking import explain as explain
     from shiftproof.methods import Method as Method

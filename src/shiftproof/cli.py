@@ -240,19 +240,57 @@ def explain(
     out: Annotated[Path, typer.Option(help="Folder for the scores and the picture.")],
     split: Annotated[str, typer.Option(help="Which split of the data.")] = "test",
     graphs: Annotated[int, typer.Option(min=1, help="How many graphs to draw.")] = 12,
+    by: Annotated[
+        str | None,
+        typer.Option(help="own, gnnexplainer, pgexplainer, graphmask, gradient or occlusion; own where there are any."),
+    ] = None,
+    settings: Sets = None,
     as_json: Json = False,
 ) -> None:
-    """Write which edges decided, how well they match the ground truth, and a picture."""
+    """Write which edges and nodes decided, how good that explanation is, and a picture."""
     from shiftproof.explain import write_explanations
+    from shiftproof.registry import parse_options
 
-    written = write_explanations(run, data, out, split=split, graphs=graphs)
+    options: dict[str, Any] = parse_options(settings or [], where="--set")
+    written = write_explanations(run, data, out, split=split, graphs=graphs, by=by, options=options)
     if as_json:
         print(json.dumps(written, indent=1))
         return
-    for name in ("edge_auc", "edge_precision"):
-        if written.get(name) is not None:
-            print(f"{name} {written[name]:.4f}")
+    for name, found in written["measures"].items():
+        if found["value"] is not None:
+            print(f"{name} {found['value']:.4f} [{found['low']:.4f}, {found['high']:.4f}]")
     print(f"scores of {written['graphs']} graphs in {written['table']}, picture in {written['picture']}")
+
+
+@app.command()
+def diagnose(
+    data: Data,
+    out: Annotated[Path | None, typer.Option(help="Folder for diagnosis.json, .svg and .html.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Which samples are drawn and how the assistant starts.")] = 0,
+    assistant: Annotated[
+        bool, typer.Option("--assistant/--no-assistant", help="Train a small network and see what it follows.")
+    ] = True,
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs of the assistant.")] = 10,
+    group: Annotated[str | None, typer.Option(help="The column that is the environment.")] = None,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Say which shifts the data hold, how strong the shortcuts are, what it may cost and what cannot be known."""
+    from shiftproof.data import load
+    from shiftproof.diagnose import diagnose as ask
+    from shiftproof.diagnose import write_diagnosis
+
+    if out is not None and out.exists() and not out.is_dir():
+        raise ShiftproofError(f"{out} is a file; --out names a folder")
+    style = "none" if as_json else "auto"
+    found = ask(load(data, group=group), seed=seed, assistant=assistant, epochs=epochs, device=device, progress=style)
+    written = [] if out is None else write_diagnosis(found, out)
+    if as_json:
+        print(json.dumps(found.to_json(), indent=1))
+        return
+    _print_sections(f"Diagnosis of {found.data}", found.sections())
+    for file in written:
+        print(f"written: {file}")
 
 
 @app.command()
@@ -315,6 +353,19 @@ def _figure(mean: float | None, std: float | None) -> str:
     if mean is None:
         return "undefined"
     return f"{mean:.4f}" if std is None else f"{mean:.4f} ± {std:.4f}"
+
+
+def _print_sections(title: str, sections: dict[str, list[str]]) -> None:
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.text import Text
+
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    console.print(Text(title, style="bold"))
+    for topic, lines in sections.items():
+        console.print(Text(f"\n{topic}", style="bold"))
+        for line in lines:
+            console.print(Padding(Text(line), (0, 0, 0, 2), expand=False))
 
 
 def _print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:

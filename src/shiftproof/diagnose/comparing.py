@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import optimize, stats
@@ -43,9 +44,9 @@ def compare_numbers(a: np.ndarray, b: np.ndarray) -> Comparison:
     than need be, never narrower.
     """
     few = min(len(a), len(b)) <= 50
-    distance, p = stats.ks_2samp(a, b, method="exact" if few else "asymp")  # pyright: ignore - a pair it is
+    found: Any = stats.ks_2samp(a, b, method="exact" if few else "asymp")
     margin = _KS_QUANTILE * math.sqrt(1 / len(a) + 1 / len(b))
-    return _bounded(p, distance, margin, "largest difference of the cumulative shares")
+    return _bounded(found.pvalue, found.statistic, margin, "largest difference of the cumulative shares")
 
 
 def compare_classes(a: np.ndarray, b: np.ndarray, *, seed: int = 0) -> Comparison:
