@@ -332,7 +332,7 @@ def test_50_an_attacked_graph_is_kept_whole_on_disk(tmp_path) -> None:
     injection = Perturbation(
         features=torch.rand(3, 8),
         edges=torch.tensor([[0, 1, 2, 2], [5, 6, 7, 8]]),
-        log={"hao": 1.5, "score": [0.5, 0.25]},
+        log={"hao": 1.5, "score": [0.5]},
     )
     attacked = injection.apply(graph)
     back = NodeGraph.load(attacked.save(tmp_path / "attacked.npz"))

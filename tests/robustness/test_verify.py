@@ -1,4 +1,4 @@
-"""`verify` against a dense checker written apart, on random graphs, budgets and perturbations, and sentence by sentence."""
+"""`verify` against a dense checker written apart, on random graphs and perturbations, and sentence by sentence."""
 
 import dataclasses
 

@@ -75,8 +75,8 @@ def homophily_distance(first: Tensor, second: Tensor, kind: Literal["wasserstein
     if bool(first.isnan().any() | second.isnan().any()):
         raise ShiftproofError("a sample of homophily holds NaN")
     points = torch.cat([first, second]).sort().values
-    below = [torch.searchsorted(sample, points, right=True) / len(sample) for sample in (first, second)]
-    gap = (below[0].double() - below[1].double()).abs()
+    below = [torch.searchsorted(sample, points, right=True).double() / len(sample) for sample in (first, second)]
+    gap = (below[0] - below[1]).abs()
     if kind == "wasserstein":
         return float((gap[:-1] * points.diff()).sum())
     if kind == "ks":
