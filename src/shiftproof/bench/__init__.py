@@ -7,6 +7,7 @@ figure (`analyses`).
 """
 
 from shiftproof.bench import analyses as analyses  # registers its recipes
+from shiftproof.bench import gmt as gmt
 from shiftproof.bench.jobs import Job, expand_grid, run_jobs
 from shiftproof.bench.recipes import Cell, Recipe, on_few_samples
 from shiftproof.bench.table import results_table, rows_of, summarise
