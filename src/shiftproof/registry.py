@@ -52,7 +52,7 @@ class Registry:
     """Entries of one kind; the built-in ones are imported on first use, those of other packages too."""
 
     kind: str
-    builtin: str  # the package whose modules register themselves on import
+    builtin: str | tuple[str, ...]  # the packages whose modules register themselves on import
     plugins: str  # the entry-point group
     _entries: dict[str, Entry] = field(default_factory=dict)
     _complete: bool = False
@@ -81,13 +81,14 @@ class Registry:
         if self._complete:
             return
         self._complete = True
-        if find_spec(self.builtin) is not None:
-            import_module(self.builtin)
+        for package in (self.builtin,) if isinstance(self.builtin, str) else self.builtin:
+            if find_spec(package) is not None:
+                import_module(package)
         for point in metadata.entry_points(group=self.plugins):
             point.load()
 
 
-methods = Registry("method", "shiftproof.methods", "shiftproof.methods")
+methods = Registry("method", ("shiftproof.methods", "shiftproof.features"), "shiftproof.methods")
 datasets = Registry("data set", "shiftproof.data", "shiftproof.datasets")
 attacks = Registry("attack", "shiftproof.robustness", "shiftproof.attacks")
 defences = Registry("defence", "shiftproof.robustness", "shiftproof.defences")

@@ -3,6 +3,8 @@
 from shiftproof.features.bonsai import Bonsai
 from shiftproof.features.feat import ERMPretrainer, FeAT, IFeAT
 from shiftproof.features.heads import HeadMixture, merge_weights, mix_heads
+from shiftproof.features.many_heads import ManyHeads
+from shiftproof.features.method import FeATMethod
 from shiftproof.features.results import Pretrained, RoundLog
 from shiftproof.features.splits import GroupBatches, GroupSplit
 from shiftproof.features.sweep import HeadSetting, HeadSweep, LinearHeadSweep, cache_features
@@ -12,6 +14,7 @@ __all__ = [
     "Bonsai",
     "ERMPretrainer",
     "FeAT",
+    "FeATMethod",
     "GroupBatches",
     "GroupSplit",
     "HeadMixture",
@@ -19,6 +22,7 @@ __all__ = [
     "HeadSweep",
     "IFeAT",
     "LinearHeadSweep",
+    "ManyHeads",
     "Pretrained",
     "RoundLog",
     "cache_features",

@@ -15,7 +15,8 @@ fishr    :math:`\sum_e\lVert v_e-\bar v\rVert^2,\; v_e=E_e[r^2\otimes h^2]` :mat
 clove    :math:`\sum_e \mathrm{MMCE}_e`                                  through the confidence, see `clove_pull`
 ======== =============================================================== ==========================================
 
-so nothing is differentiated twice and no gradient of a single sample is ever stored.
+so nothing is differentiated twice and no gradient of a single sample is ever stored. A regression is the same with
+:math:`p = 2z`, :math:`r = 2(z-y)` and :math:`J = 2`.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Samples:
     bounds: tuple[int, ...]
 
     @classmethod
-    def of(cls, features: Tensor, y: Tensor, env: Tensor, outputs: int) -> Samples:
+    def of(cls, features: Tensor, y: Tensor, env: Tensor, outputs: int, linear: bool = False) -> Samples:
         order = env.argsort(stable=True)
         counts = torch.unique_consecutive(env[order], return_counts=True)[1].tolist()
         bounds = [0]
@@ -49,6 +50,7 @@ class Samples:
             bounds.append(bounds[-1] + count)
         labels = y.reshape(-1)[order]
         target = labels.to(features.dtype).unsqueeze(1) if outputs == 1 else F.one_hot(labels.long(), outputs)
+        target = 2 * target if linear else target
         return cls(features[order].contiguous(), target.to(features.dtype), tuple(bounds))
 
     @property
@@ -71,7 +73,7 @@ class HeadGradients:
     """The gradients of all heads at their weights; `heads[objective]` are the columns of an objective's heads.
 
     `penalty` holds the weight of each head's penalty (the rate of the environment weights for GroupDRO), `risk` the
-    weight of each environment's risk by objective.
+    weight of each environment's risk by objective. `linear` is a regression.
     """
 
     def __init__(
@@ -83,8 +85,10 @@ class HeadGradients:
         outputs: int,
         block: int,
         clove_batch: int | None,
+        linear: bool = False,
         seed: int = 0,
     ) -> None:
+        self.linear = linear
         self.samples, self.heads, self.penalty, self.risk, self.outputs = samples, dict(heads), penalty, risk, outputs
         self.blocks = samples.blocks(block)
         n, count = len(samples.h), len(penalty)
@@ -127,10 +131,10 @@ class HeadGradients:
             z = self.z[rows]
             torch.addmm(bias, h, weight, out=z.view(len(h), -1))
             p = self.p[rows]
-            p.copy_(z.sigmoid() if outputs == 1 else z.softmax(-1))
+            p.copy_(2 * z if self.linear else z.sigmoid() if outputs == 1 else z.softmax(-1))
             for name, of in self.heads.items():
                 if name in NEEDS_RISK:
-                    stats["risk"][env, of] += _losses(z[:, of], y).sum(0)
+                    stats["risk"][env, of] += self._losses(z[:, of], y).sum(0)
                 if name in NEEDS_SCALE:
                     stats["scale"][env, of] += ((p[:, of] - y) * z[:, of]).sum((0, 2))
                 if name == "iga":
@@ -174,12 +178,12 @@ class HeadGradients:
         c = r * ((risk[env] + scale[env]) / s.count(env)).unsqueeze(-1)
         for name, of in self.heads.items():
             if name in NEEDS_SCALE:
-                c[:, of] += _jacobian(p[:, of], z[:, of]) * (scale[env, of] / s.count(env)).unsqueeze(-1)
+                c[:, of] += self._jacobian(p[:, of], z[:, of]) * (scale[env, of] / s.count(env)).unsqueeze(-1)
             if name in pull:
                 inputs = s.h[rows] if name == "iga" else self.squares[rows]  # type: ignore[index]
                 towards = pull[name][env]
                 t = torch.addmm(towards[-1], inputs, towards[:-1]).view_as(z[:, of])
-                c[:, of] += _jacobian(p[:, of], t if name == "iga" else 2 * r[:, of] * t) / s.count(env)
+                c[:, of] += self._jacobian(p[:, of], t if name == "iga" else 2 * r[:, of] * t) / s.count(env)
         return c
 
     def _add_clove(self, env: int, of: slice, grad: Tensor, grad_bias: Tensor) -> None:
@@ -198,9 +202,25 @@ class HeadGradients:
             towards = F.one_hot(best, self.outputs).to(p.dtype)
             correct = (towards * target).sum(-1) > 0.5
         pull = clove_pull(confidence, correct.to(p.dtype)) * self.penalty[of]
-        c = _jacobian(p, towards) * pull.unsqueeze(-1)
+        c = self._jacobian(p, towards) * pull.unsqueeze(-1)
         grad[:, of] += (s.h[rows].T @ c.reshape(size, -1)).view_as(grad[:, of])
         grad_bias[of] += c.sum(0)
+
+    def _losses(self, z: Tensor, y: Tensor) -> Tensor:
+        """The loss of each sample under each head, [n, heads]."""
+        if self.linear:
+            return (z - y / 2).square().squeeze(-1)
+        if self.outputs == 1:
+            return (F.softplus(z) - y * z).squeeze(-1)
+        return z.logsumexp(-1) - (z * y).sum(-1)
+
+    def _jacobian(self, p: Tensor, u: Tensor) -> Tensor:
+        """The derivative of the residuals in the logits, along u."""
+        if self.linear:
+            return 2 * u
+        if self.outputs == 1:
+            return p * (1 - p) * u
+        return p * (u - (p * u).sum(-1, keepdim=True))
 
 
 def clove_pull(confidence: Tensor, correct: Tensor, width: float = KERNEL_WIDTH) -> Tensor:
@@ -221,20 +241,6 @@ def clove_pull(confidence: Tensor, correct: Tensor, width: float = KERNEL_WIDTH)
     after = (above.flip(0).cumsum(0).flip(0) - above) * rising
     pull = (-2 * (before + after + d) + 2 * d * (after - before) / width) / len(r) ** 2
     return torch.empty_like(pull).scatter_(0, order, pull)
-
-
-def _losses(z: Tensor, y: Tensor) -> Tensor:
-    """The loss of each sample under each head, [n, heads]."""
-    if z.shape[-1] == 1:
-        return (F.softplus(z) - y * z).squeeze(-1)
-    return z.logsumexp(-1) - (z * y).sum(-1)
-
-
-def _jacobian(p: Tensor, u: Tensor) -> Tensor:
-    """The derivative of the probabilities in their logits, along u."""
-    if p.shape[-1] == 1:
-        return p * (1 - p) * u
-    return p * (u - (p * u).sum(-1, keepdim=True))
 
 
 def _add_moments(total: Tensor, inputs: Tensor, values: Tensor) -> None:

@@ -116,18 +116,28 @@ class LinearHeadSweep:
         if self.reduction not in ("sum", "mean"):
             raise unknown("reduction", self.reduction, ("sum", "mean"))
 
-    def fit(self, features: Tensor, y: Tensor, env: Tensor | None = None, *, task: Task | None = None) -> HeadSweep:
-        """Train on features [n, d], labels and environments; the task follows from the labels where it is not given.
+    def fit(
+        self,
+        features: Tensor,
+        y: Tensor,
+        env: Tensor | None = None,
+        *,
+        task: Task | None = None,
+        num_outputs: int | None = None,
+    ) -> HeadSweep:
+        """Train on features [n, d], labels and environments; task and logits follow from the labels if not given.
 
-        0 and 1 as floating-point numbers are a binary task with one logit, whole numbers are classes (one logit for
-        two of them).
+        Two classes without a task are a binary one, with one logit.
         """
         if features.dim() != 2 or len(features) != len(y):
             raise ShiftproofError(f"a sweep takes features [n, d], got {tuple(features.shape)} for {len(y)} labels")
-        if task not in (None, "binary", "multiclass"):
-            raise ShiftproofError(f"heads are swept for a binary or multiclass task, not '{task}'")
-        classes = int(y.max()) + 1
-        outputs = 1 if task == "binary" or (task is None and classes <= 2) else classes
+        if task == "multilabel":
+            raise ShiftproofError("heads are swept for a binary, multiclass or regression task, not 'multilabel'")
+        linear = task == "regression"
+        if linear and "clove" in (*self.objectives, *(s.objective for s in self.settings)):
+            raise ShiftproofError("the objective 'clove' calibrates classes, and the task is 'regression'")
+        classes = 1 if linear else int(y.max()) + 1
+        outputs = num_outputs or (1 if task == "binary" or (task is None and classes <= 2) else classes)
         env = torch.zeros(len(y), dtype=torch.long, device=features.device) if env is None else env
         settings = self.settings or tuple(
             HeadSetting(*chosen) for chosen in product(self.objectives, self.penalties, self.seeds)
@@ -136,7 +146,7 @@ class LinearHeadSweep:
             {s.trained_as for s in settings}, key=lambda s: (OBJECTIVES.index(s.objective), s.penalty, s.seed)
         )
         weight, bias = self._begin(unique, features, outputs)
-        gradients, scale, l2 = self._gradients(unique, Samples.of(features, y, env, outputs), outputs)
+        gradients, scale, l2 = self._gradients(unique, Samples.of(features, y, env, outputs, linear), outputs, linear)
         wanted = sorted({self.steps} if isinstance(self.steps, int) else set(self.steps))
         kept_weight, kept_bias = [], []
         adam = LeanAdam([weight, bias], lr=self.lr)
@@ -164,7 +174,7 @@ class LinearHeadSweep:
         )
 
     def _gradients(
-        self, unique: list[HeadSetting], samples: Samples, outputs: int
+        self, unique: list[HeadSetting], samples: Samples, outputs: int, linear: bool
     ) -> tuple[HeadGradients, Tensor, Tensor]:
         """The gradients of all heads, and what each head's loss is divided by and its L2 factor."""
         names = [s.objective for s in unique]
@@ -185,6 +195,7 @@ class LinearHeadSweep:
             outputs,
             block,
             self.clove_batch,
+            linear,
         )
         return made, scale, samples.h.new_tensor(l2)
 

@@ -1,0 +1,133 @@
+"""Heads for many objectives on one set of features, as a method: what the tables of the FeAT chapter are made with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from shiftproof.data.dataset import Dataset, Split
+from shiftproof.features.heads import Merge
+from shiftproof.features.method import FeatureMethod, Features
+from shiftproof.features.sweep import HeadSweep, LinearHeadSweep, cache_features
+from shiftproof.features.termination import Termination
+from shiftproof.methods.base import Batch, DataShape, Network, Trains
+from shiftproof.methods.environments import Environments
+from shiftproof.registry import register
+from shiftproof.training.checkpoint import write_json
+from shiftproof.training.metrics import LOWER_IS_BETTER, Predictions, measure
+from shiftproof.training.trainer import Trainer
+
+HEADS = "heads.json"
+
+
+@register("feat-heads", tags=("graphs", "tensors"))
+class ManyHeads(FeatureMethod):
+    """FeAT features, and heads for many objectives and penalties trained on them at once; the best one predicts.
+
+    Features are learned as by `feat`. Then a head is trained for each of `objectives` and `penalties`, `head_steps`
+    steps long (each length is tried), full batch, Adam. The head that is best on `val` (without one: on `train`) is
+    kept; how good all of them are on every split is written to `heads.json` beside the run.
+    """
+
+    def __init__(
+        self,
+        shape: DataShape,
+        *,
+        network: Network | nn.Module | None = None,
+        objectives: tuple[str, ...] = ("erm", "irm", "vrex", "irmx", "iga", "fishr", "groupdro"),
+        penalties: tuple[float, ...] = (1e1, 1e2, 1e3, 1e4, 1e5),
+        head_steps: tuple[int, ...] = (100, 500),
+        head_lr: float = 1e-3,
+        features: Features = "ifeat",
+        rounds: int = 2,
+        round_epochs: int = 20,
+        synthesis_epochs: int | None = None,
+        retention: float = 0.01,
+        merge: Merge = "uniform",
+        termination: Termination | None = None,
+        environments: Environments = "auto",
+        reduction: Literal["mean", "sum"] = "sum",
+    ) -> None:
+        super().__init__(
+            shape,
+            network=network,
+            features=features,
+            rounds=rounds,
+            round_epochs=round_epochs,
+            synthesis_epochs=synthesis_epochs,
+            retention=retention,
+            merge=merge,
+            termination=termination,
+            freeze=True,
+            environments=environments,
+            reduction=reduction,
+        )
+        self.head.requires_grad_(False)  # nothing is left for the training loop to do
+        self.objectives, self.penalties, self.head_steps = tuple(objectives), tuple(penalties), tuple(head_steps)
+        self.head_lr = head_lr
+        self.table: dict[str, Any] = {}
+
+    def prepare(self, dataset: Dataset, trainer: Trains) -> None:
+        super().prepare(dataset, trainer)
+        pretrained = self.learn_features(dataset, trainer)
+        found = {name: cache_features(self.featurizer, split, by_batch=True) for name, split in dataset.splits.items()}
+        swept = self._sweep(found["train"], dataset.train.y, trainer)
+        metric = getattr(trainer, "metric", None) or dataset.metric
+        scores = {name: self._scores(swept, h, dataset[name], metric) for name, h in found.items()}
+        told = scores["val" if "val" in scores else "train"]
+        judge = torch.tensor([[torch.nan if v is None else v for v in row] for row in told], dtype=torch.float64)
+        judge = torch.nan_to_num(-judge if metric in LOWER_IS_BETTER else judge, nan=-torch.inf)
+        step, number = divmod(int(judge.argmax()), judge.shape[1])
+        self.head.load_state_dict(swept.head(number, step).state_dict())
+        self.head.requires_grad_(False)
+        self.table = {
+            "metric": metric,
+            "settings": [{"objective": s.objective, "penalty": s.penalty} for s in swept.settings],
+            "steps": list(swept.steps),
+            "scores": scores,
+            "chosen": {"step": swept.steps[step], "number": number},
+            "rounds": [] if pretrained is None else [log.to_json() for log in pretrained.rounds],
+            "kept": None if pretrained is None else pretrained.kept,
+            "stopped": None if pretrained is None else pretrained.stopped,
+        }
+        out = getattr(trainer, "out", None)
+        if out is not None:
+            write_json(Path(out) / HEADS, self.table)
+
+    def losses(self, batch: Batch) -> dict[str, Tensor]:
+        raise NotImplementedError("all heads are trained in `prepare`")
+
+    def _sweep(self, features: Tensor, y: Tensor, trainer: Trains) -> HeadSweep:
+        l2 = getattr(getattr(trainer, "balance", None), "l2", 0.0) if isinstance(trainer, Trainer) else 0.0
+        sweep = LinearHeadSweep(
+            objectives=self.objectives,
+            penalties=self.penalties,
+            seeds=(trainer.seed,),
+            steps=self.head_steps,
+            lr=self.head_lr,
+            # spec feat 5.2: the released code has no L2 on the head for CLOvE and Fishr
+            l2={name: 0.0 if name in ("clove", "fishr") else l2 for name in self.objectives} | {"irm": l2},
+            reduction=self.reduction,  # type: ignore[arg-type]
+            start=self.start,
+        )
+        return sweep.fit(features, y, self.environment, task=self.shape.task, num_outputs=self.shape.num_outputs)
+
+    def _scores(self, swept: HeadSweep, features: Tensor, split: Split, metric: str) -> list[list[float | None]]:
+        """The metric of every head after every length of training, [steps][heads]."""
+        env = None if split.env is None else split.env.cpu()
+        flat = self.shape.task in ("binary", "regression")
+        scores: list[list[float | None]] = []
+        for step in range(len(swept.steps)):
+            known: dict[int, float | None] = {}
+            for number, place in enumerate(swept.place):
+                if place not in known:
+                    with torch.no_grad():
+                        logits = swept.head(number, step)(features).float().cpu()
+                    judged = Predictions(logits.squeeze(-1) if flat else logits, split.y.cpu(), env, self.shape.task)
+                    value = measure(metric, judged)
+                    known[place] = value if value == value else None
+            scores.append([known[place] for place in swept.place])
+        return scores
