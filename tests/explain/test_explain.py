@@ -76,10 +76,17 @@ def test_both_directions_of_an_edge_are_drawn_as_one() -> None:
     assert values.tolist() == pytest.approx([0.0, 1.0])
 
 
-def test_a_method_without_reasons_says_so(tmp_path) -> None:
+def test_a_method_without_reasons_is_explained_from_outside_or_says_so(tmp_path) -> None:
     run = sp.fit("erm", SMALL, epochs=1)
-    with pytest.raises(ShiftproofError, match="method 'erm' gives no reasons"):
-        sp.explain(run, sp.load(SMALL).test)
+    graphs = sp.load(SMALL).test[:4]
+    found = sp.explain(run, graphs)
+    assert torch.equal(found.edge_scores, sp.explain(run, graphs, by="gnnexplainer").edge_scores)
+    with pytest.raises(ShiftproofError, match="'erm' gives no reasons of its own"):
+        sp.explain(run, graphs, by="own")
+    with pytest.raises(ShiftproofError, match="unknown explainer 'gnnexplaner'; did you mean 'gnnexplainer'"):
+        sp.explain(run, graphs, by="gnnexplaner")
+    with pytest.raises(ShiftproofError, match="unknown option of explainer 'gnnexplainer' 'step'"):
+        sp.explain(run, graphs, by="gnnexplainer", step=3)
 
 
 def test_graphs_of_another_kind_and_wrong_files_are_one_sentence(folder, tmp_path) -> None:

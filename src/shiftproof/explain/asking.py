@@ -1,88 +1,77 @@
-"""Asking a trained run for its reasons."""
+"""Asking a trained model for its reasons."""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from shiftproof.data.dataset import Dataset
+from shiftproof.data.dataset import Dataset, Task
 from shiftproof.data.graphs import GraphSet
-from shiftproof.data.loading import load_samples
+from shiftproof.data.loading import load
 from shiftproof.errors import ShiftproofError
+from shiftproof.explain.explainers import OWN, explain_by
+from shiftproof.methods.base import Method
 from shiftproof.methods.explanation import Explanation
-from shiftproof.training.checkpoint import write_atomic, write_json
-from shiftproof.training.metrics import explanation_measures
+from shiftproof.methods.weighted import as_weighted
 from shiftproof.training.run import Run
 
-GRAPHS_ON_A_PAGE = 12
 
+def explain(
+    model: Any,
+    data: Any,
+    *,
+    split: str = "test",
+    by: Any = None,
+    task: Task | None = None,
+    **options: Any,
+) -> Explanation:
+    """The scores of the edges of some graphs: how much each decided the prediction.
 
-def explain(run: Run | str | Path, data: Any, *, split: str = "test") -> Explanation:
-    """The scores a run gives to the edges of some graphs; `data` is a set of graphs or whatever `load` takes."""
-    run = run if isinstance(run, Run) else Run.load(run)
-    graphs = _graphs(data, split)
-    ask = getattr(run.method, "explain", None)
+    `model` is a run (or its folder), a method, a PyG module of your own or any function of
+    (x, edge_index, edge_weight, batch, edge_attr); `data` is a set of graphs, a list of PyG graphs or whatever `load`
+    takes, of which `split` is explained.
+
+    `by` says how. "own" asks the method itself; "gnnexplainer", "pgexplainer", "graphmask", "gradient" and "occlusion"
+    look at any model from outside, as does an explainer of PyG (`GNNExplainer(epochs=200)`). Left out, it is "own" for
+    methods that give reasons, "gnnexplainer" for other models whose edges can be weighted, "occlusion" for all others.
+    `options` are those of the explainer (`steps=200`). `task` names what logits of a model of your own mean; several
+    columns are taken for classes and one for a binary label.
+    """
+    model = as_model(model)
+    graphs = graphs_of(data, split)
+    method = model.method if isinstance(model, Run) else model
+    ask: Any = getattr(method, "explain", None) if isinstance(method, Method) else None
+    if isinstance(method, Method):
+        _require_fitting(method, graphs)
+    if by is None:
+        by = OWN if ask is not None else "gnnexplainer" if as_weighted(method).takes_weights else "occlusion"
+    if by != OWN:
+        return explain_by(method, graphs, by, options, task)
     if ask is None:
-        raise ShiftproofError(f"method '{run.name}' gives no reasons; ciga-v1, ciga-v2, xgnn, dir and gib do")
-    if graphs.num_features != run.method.shape.in_shape[0]:
-        wanted = run.method.shape.in_shape[0]
-        raise ShiftproofError(f"the run was trained on {wanted} node features, these graphs have {graphs.num_features}")
-    return ask(graphs.to(next(run.method.parameters()).device).whole())
+        name = model.name if isinstance(model, Run) else type(method).__name__
+        raise ShiftproofError(f"'{name}' gives no reasons of its own; by='gnnexplainer' or by='occlusion' finds some")
+    if options:
+        raise ShiftproofError(f"a method's own reasons take no option '{next(iter(options))}'")
+    return ask(graphs.to(next(method.parameters()).device).whole())
 
 
-def _graphs(data: Any, split: str) -> GraphSet:
-    graphs = data if isinstance(data, GraphSet) else (data if isinstance(data, Dataset) else load_samples(data))[split]
+def as_model(model: Any) -> Any:
+    """A run for a folder; anything else as it is."""
+    return Run.load(model) if isinstance(model, (str, Path)) else model
+
+
+def graphs_of(data: Any, split: str = "test") -> GraphSet:
+    """The graphs to be explained: a set, a split of a data set, or a list of PyG graphs, which are all taken."""
+    if isinstance(data, Sequence) and not isinstance(data, str):
+        return GraphSet.from_pyg(data)
+    graphs = data if isinstance(data, GraphSet) else (data if isinstance(data, Dataset) else load(data))[split]
     if not isinstance(graphs, GraphSet):
         raise ShiftproofError("reasons are given for graphs; this data set holds plain tensors")
     return graphs
 
 
-def write_explanations(
-    run: Run | str | Path, data: Any, out: str | Path, *, split: str = "test", graphs: int = GRAPHS_ON_A_PAGE
-) -> dict[str, Any]:
-    """Write the edge scores of a split (`edges.csv`), how well they find the truth, and a picture of a few graphs.
-
-    The pictures show the same number of graphs of each class, the first ones of the split.
-    """
-    out = Path(out)
-    run = run if isinstance(run, Run) else Run.load(run)
-    whole = _graphs(data, split)
-    found = explain(run, whole)
-    write_atomic(out / "edges.csv", _table(found))
-    measures: dict[str, Any] = {"graphs": len(whole)}
-    if whole.edge_truth is not None:
-        device = next(run.method.parameters()).device
-        measures |= explanation_measures(run.method, whole.to(device))
-    write_json(out / "explanations.json", measures)
-    picture = explain(run, whole[_some_of_each(whole.y.tolist(), graphs)]).draw(out / "explanations.png")
-    return {**measures, "table": str(out / "edges.csv"), "picture": str(picture)}
-
-
-def _table(found: Explanation) -> str:
-    batch, scores = found.batch, found.edge_scores
-    if scores is None:
-        raise ShiftproofError("this method scores nodes, not edges")
-    owner = batch.edge_batch
-    ends = batch.edge_index - batch.ptr.index_select(0, owner)
-    columns = [batch.index.index_select(0, owner), ends[0], ends[1]]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    truth = batch.edge_truth
-    writer.writerow(["graph", "source", "target", "score", *(["truth"] if truth is not None else [])])
-    parts = [*[c.tolist() for c in columns], [f"{s:.6f}" for s in scores.tolist()]]
-    writer.writerows(zip(*parts, *([truth.int().tolist()] if truth is not None else []), strict=True))
-    return text.getvalue()
-
-
-def _some_of_each(labels: Iterable[Any], total: int) -> torch.Tensor:
-    """Positions of the first few samples of every class, class by class."""
-    by_class: dict[Any, list[int]] = {}
-    for position, label in enumerate(labels):
-        by_class.setdefault(tuple(label) if isinstance(label, list) else label, []).append(position)
-    each = max(1, total // len(by_class))
-    return torch.tensor([p for label in sorted(by_class) for p in by_class[label][:each]][:total])
+def _require_fitting(method: Method, graphs: GraphSet) -> None:
+    wanted = method.shape.in_shape[0]
+    if graphs.num_features != wanted:
+        raise ShiftproofError(f"the run was trained on {wanted} node features, these graphs have {graphs.num_features}")

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +17,10 @@ from shiftproof.data.graphs import GraphBatch
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import Method
 from shiftproof.methods.erm import ERM
+from shiftproof.methods.gmt_sam import GMTSam
 from shiftproof.methods.gsat import GSAT
 from shiftproof.methods.interpretable import InterpretableMethod
-from shiftproof.nn import GraphFeaturizer
+from shiftproof.nn import GraphFeaturizer, decode
 
 _FIELDS = ("x", "edge_index", "edge_weight", "batch", "edge_attr")
 Weigh = Callable[[GraphBatch, Tensor | None], Tensor]
@@ -114,17 +115,20 @@ def _weights_of(method: Method) -> tuple[Weigh | None, Callable[[GraphBatch], Te
 
     A method of one's own takes part by defining `weighted_logits(batch, edge_weight)`.
     """
-    featurizer: Any = getattr(method, "featurizer", None)
+    featurizer = getattr(method, "featurizer", None)
     embed = featurizer.nodes if isinstance(featurizer, GraphFeaturizer) else None
     own: Any = getattr(method, "weighted_logits", None)
     if own is not None:
         return own, getattr(method, "node_embeddings", embed)
     if isinstance(method, ERM) and embed is not None:
-        return lambda batch, weight: method.classify(method.featurizer(batch, weight)), embed
+        plain = cast(Any, method)
+        return lambda batch, weight: plain.classify(plain.featurizer(batch, weight)), embed
     if isinstance(method, InterpretableMethod):
         return lambda batch, weight: _through_subgraph(method, batch, weight), embed
     if isinstance(method, GSAT):
         return lambda batch, weight: _through_attention(method, batch, weight), embed
+    if isinstance(method, GMTSam):
+        return lambda batch, weight: _through_decoder(method, batch, weight), embed
     return None, embed
 
 
@@ -141,6 +145,15 @@ def _through_attention(method: GSAT, batch: GraphBatch, weight: Tensor | None) -
     if weight is None:
         return method(batch)
     return method.classify(batch, method.attention(batch) * weight)
+
+
+def _through_decoder(method: GMTSam, batch: GraphBatch, weight: Tensor | None) -> Tensor:
+    if weight is None:
+        return method(batch)
+    logits = method.attention_logits(batch)
+    kept = method.extractor.distribution(batch, logits).probs
+    kept = decode(kept, batch.edge_batch, batch.num_graphs, method.decoding, method.ratio)
+    return method.extractor.flat(method.head(method.featurizer(batch, kept * weight, method.layers)))
 
 
 def _of_callable(model: Callable[..., Any], task: Task | None) -> WeightedModel:

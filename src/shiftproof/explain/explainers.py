@@ -1,0 +1,98 @@
+"""The explainers `explain` knows by name, each a function of a model and some graphs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from shiftproof.data.dataset import Task
+from shiftproof.data.graphs import GraphSet
+from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.methods.amortised import Kind, MaskNetwork
+from shiftproof.methods.explanation import Explanation
+from shiftproof.methods.masks import gnnexplainer, gradient, occlusion
+from shiftproof.methods.weighted import WeightedModel, as_weighted
+from shiftproof.registry import fitting_options
+
+GRAPHS_AT_ONCE = 512
+OWN = "own"
+
+
+def amortised(
+    model: WeightedModel,
+    graphs: GraphSet,
+    kind: Kind,
+    *,
+    epochs: int = 100,
+    lr: float = 1e-3,
+    size: float | None = None,
+    entropy: float | None = None,
+    batch_size: int = 128,
+    seed: int = 0,
+    train: GraphSet | None = None,
+) -> Tensor:
+    """Scores by a mask network, trained on the graphs `train` or else on those to be explained."""
+    learnt_on = graphs if train is None else train.to(graphs.device)
+    with torch.no_grad(), model.frozen():
+        channels = model.nodes(learnt_on[:1].whole()).shape[-1]
+    with torch.random.fork_rng([]):
+        torch.manual_seed(seed)
+        network = MaskNetwork(channels, kind, size=size, entropy=entropy)
+    network.fit(model, learnt_on, epochs=epochs, lr=lr, batch_size=batch_size, seed=seed)
+    return torch.cat([network.scores(model, batch) for batch in graphs.batches(GRAPHS_AT_ONCE)])
+
+
+def _batchwise(explain_batch: Callable[..., Tensor], model: WeightedModel, graphs: GraphSet, options: dict) -> Tensor:
+    return torch.cat([explain_batch(model, batch, **options) for batch in graphs.batches(GRAPHS_AT_ONCE)])
+
+
+_BATCHWISE: Mapping[str, Callable[..., Tensor]] = {
+    "gnnexplainer": gnnexplainer,
+    "gradient": gradient,
+    "occlusion": occlusion,
+}
+_AMORTISED: Mapping[str, Kind] = {"pgexplainer": "pgexplainer", "graphmask": "graphmask"}
+EXPLAINERS = (*_BATCHWISE, *_AMORTISED)
+
+
+def options_of_explainer(name: str) -> dict[str, inspect.Parameter]:
+    """What may be set of an explainer, from the signature of its function."""
+    if name not in EXPLAINERS:
+        raise unknown("explainer", name, (OWN, *EXPLAINERS))
+    taken = inspect.signature(_BATCHWISE.get(name, amortised), eval_str=True).parameters
+    return {n: p for n, p in taken.items() if p.kind is p.KEYWORD_ONLY and n != "noise"}
+
+
+def explain_by(model: Any, graphs: GraphSet, by: Any, options: Mapping[str, Any], task: Task | None) -> Explanation:
+    """An explanation by a named explainer or by one of PyG's (an `ExplainerAlgorithm`)."""
+    asked = as_weighted(model, task)
+    placed = graphs if asked.device is None else graphs.to(asked.device)
+    whole = placed.whole()
+    if isinstance(by, str):
+        given = fitting_options(options, options_of_explainer(by), f"explainer '{by}'")
+        if by in _BATCHWISE:
+            scores = _batchwise(_BATCHWISE[by], asked, placed, given)
+        else:
+            scores = amortised(asked, placed, _AMORTISED[by], **given)
+    else:
+        scores = _by_pyg(asked, placed, by, options)
+    with torch.no_grad(), asked.frozen():
+        logits = torch.cat([asked(batch) for batch in placed.batches(GRAPHS_AT_ONCE)])
+    return Explanation(whole, edge_scores=scores, logits=logits)
+
+
+def _by_pyg(model: WeightedModel, graphs: GraphSet, algorithm: Any, options: Mapping[str, Any]) -> Tensor:
+    from torch_geometric.explain.algorithm import ExplainerAlgorithm
+
+    from shiftproof.explain.converting import explain_by_pyg
+
+    if not isinstance(algorithm, ExplainerAlgorithm):
+        names = ", ".join((OWN, *EXPLAINERS))
+        raise ShiftproofError(f"'by' is one of {names} or an explainer of PyG, not {type(algorithm).__name__}")
+    if options:
+        raise ShiftproofError(f"an explainer of PyG takes '{next(iter(options))}' where it is made, not here")
+    return explain_by_pyg(model, graphs.whole(), algorithm)
