@@ -13,7 +13,7 @@ from shiftproof.methods.base import DataShape, Method, Network, Trains, variant
 from shiftproof.methods.explanation import Explanation
 from shiftproof.methods.gmt import AggregateName, GMTLin, GMTSimulated, SamplerName, Warmup
 from shiftproof.methods.gsat import GSAT, AttentionTo, Candidates, head_of, warn_of_collapse
-from shiftproof.nn import GraphFeaturizer, decode
+from shiftproof.nn import BernoulliSubgraph, GraphFeaturizer, decode
 from shiftproof.objectives import sample_losses
 from shiftproof.registry import register
 
@@ -146,11 +146,18 @@ class GMTSam(Method):
         """The frozen extractor's logits of attention."""
         return self.extractor.attention_logits(batch)
 
+    def subgraph(self, batch: GraphBatch) -> BernoulliSubgraph:
+        """The distribution over subgraphs that the extractor stands for."""
+        return self.extractor.distribution(batch, self.attention_logits(batch))
+
+    def classify(self, batch: GraphBatch, weight: Tensor) -> Tensor:
+        """Logits of the second classifier from edge weights that are not decoded any more: `[E]` or `[E, t]`."""
+        return self.extractor.flat(self.head(self.featurizer(batch, weight, self.layers)))
+
     def predict_from(self, batch: GraphBatch, logits: Tensor) -> Tensor:
         """The prediction that follows from given logits of attention."""
         weight = self.extractor.distribution(batch, logits).probs
-        weight = decode(weight, batch.edge_batch, batch.num_graphs, self.decoding, self.ratio)
-        return self.extractor.flat(self.head(self.featurizer(batch, weight, self.layers)))
+        return self.classify(batch, decode(weight, batch.edge_batch, batch.num_graphs, self.decoding, self.ratio))
 
     def forward(self, batch: GraphBatch) -> Tensor:
         return self.predict_from(batch, self.attention_logits(batch))
