@@ -34,6 +34,8 @@ QUICK = {
     "inference_steps": 10,
     "steps": 3,
     "explainer_epochs": 1,
+    "round_epochs": 1,
+    "head_steps": (2, 4),
 }
 
 
