@@ -58,11 +58,11 @@ class _Guard(Defence):
         # with the output layer tied, the last hidden convolution is used twice and the true output layer never
         tied = self.tied_output and layer == self.depth - 1
         conv: Weights = self.convs[layer - 1 if tied else layer]  # type: ignore[assignment]
-        if isinstance(h, Features):  # fixed features: their similarities are those of every epoch
+        if isinstance(h, Features) and not state.adjacency.differentiable:  # these weights are those of every epoch
             key = (type(self), self._settings(), state.adjacency)
             state = h.once(key, lambda: self._guarded(layer, h.x, state))
         else:
-            state = self._guarded(layer, h, state)
+            state = self._guarded(layer, dense(h), state)
         assert state.propagation is not None
         return state.propagation @ linear(h, conv.weight) + conv.bias, state
 

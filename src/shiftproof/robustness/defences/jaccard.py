@@ -12,7 +12,7 @@ from shiftproof.registry import register
 from shiftproof.robustness.adjacency import Adjacency, dot_products
 from shiftproof.robustness.defences.gcn import GCN
 from shiftproof.robustness.defences.guards import cosines
-from shiftproof.robustness.features import Features
+from shiftproof.robustness.features import Features, dense
 
 
 @register("gcn-jaccard", "defences")
@@ -52,10 +52,10 @@ class GCNJaccard(GCN):
         self.threshold, self.similarity = threshold, similarity
 
     def forward(self, x: Tensor | Features, adjacency: Adjacency) -> Tensor:
-        if isinstance(x, Features):
+        if isinstance(x, Features) and not adjacency.differentiable:
             key = (GCNJaccard, self.threshold, self.similarity, adjacency)
             return super().forward(x, x.once(key, lambda: self.pruned(x.x, adjacency)))
-        return super().forward(x, self.pruned(x.detach(), adjacency))
+        return super().forward(x, self.pruned(dense(x).detach(), adjacency))
 
     def pruned(self, x: Tensor, adjacency: Adjacency) -> Adjacency:
         """The adjacency with weight 0 on edges below the threshold."""

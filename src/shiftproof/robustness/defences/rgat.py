@@ -65,11 +65,11 @@ class RGAT(Defence):
         threshold = self.last_threshold if layer == self.depth - 1 else self.threshold
         if self.wide_input_rule and h.shape[1] > WIDE:
             attention = self.attention(values, state, WIDE_THRESHOLD)
-        elif isinstance(h, Features):
+        elif isinstance(h, Features) and not state.differentiable:
             key = (RGAT, threshold, self.weighting, state)
             attention = h.once(key, lambda: self.attention(dense(h), state, threshold))
         else:
-            attention = self.attention(h, state, threshold)
+            attention = self.attention(dense(h), state, threshold)
         looped, _ = state.pattern.looped
         return product(looped, attention, values) + conv.bias, state
 

@@ -1,0 +1,135 @@
+"""Training a defence: the protocol, the selection, and equal seeds giving equal models."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from shiftproof.data.nodes import NodeGraph
+from shiftproof.errors import ShiftproofError, TrainingDiverged
+from shiftproof.robustness import FLAG, Adjacency, accuracy, build_defence, predict, train_defence
+from shiftproof.robustness.defences import GCN
+
+
+def communities(nodes: int = 120, features: int = 16, seed: int = 0) -> NodeGraph:
+    """Three groups with features of their own, mostly linked inside."""
+    draw = torch.Generator().manual_seed(seed)
+    y = torch.arange(nodes) % 3
+    centre = torch.randn(3, features, generator=draw)
+    x = centre[y] + torch.randn(nodes, features, generator=draw)
+    ends = torch.randint(nodes // 3, (2, 3 * nodes), generator=draw) * 3
+    group = torch.randint(3, (3 * nodes,), generator=draw)
+    stray = torch.where(torch.rand(3 * nodes, generator=draw) < 0.1, 1, 0)
+    pairs = torch.stack([ends[0] + group, ends[1] + (group + stray) % 3])
+    order = torch.randperm(nodes, generator=draw)
+    return NodeGraph.from_edges(x, pairs, y, train=order[:60], val=order[60:80], test=order[80:], name="communities")
+
+
+def test_training_learns_and_selects_the_first_best_epoch_of_the_second_half() -> None:
+    graph = communities()
+    trained = train_defence("gcn", graph, epochs=30, seed=0)
+    assert trained.accuracies["test"] > 0.85
+    val = trained.history["val"]
+    assert all(math.isnan(score) for score in val[:15])
+    judged = val[15:]
+    assert trained.best_epoch == 15 + judged.index(max(judged))
+    assert trained.accuracies["val"] == max(judged)
+    assert trained.history["loss"][-1] < trained.history["loss"][0]
+    assert trained.accuracies["test"] == accuracy(trained.model, graph)
+
+
+@pytest.mark.parametrize("flag", [None, FLAG(steps=2)])
+def test_equal_seeds_give_equal_models_whatever_the_global_stream(flag: FLAG | None) -> None:
+    graph = communities()
+    torch.manual_seed(11)
+    first = train_defence("eguard", graph, epochs=6, seed=3, flag=flag)
+    torch.manual_seed(12)
+    state = torch.get_rng_state()
+    second = train_defence("eguard", graph, epochs=6, seed=3, flag=flag)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert first.history["loss"] == second.history["loss"]
+    assert torch.equal(predict(first.model, graph), predict(second.model, graph))
+    other = train_defence("eguard", graph, epochs=6, seed=4, flag=flag)
+    assert not torch.equal(predict(first.model, graph), predict(other.model, graph))
+
+
+def test_inductive_training_does_not_depend_on_test_nodes() -> None:
+    graph = communities()
+    moved = graph.x.clone()
+    moved[graph.test] += 5
+    touched = graph.subgraph(torch.cat([graph.train, graph.val]))
+    other = NodeGraph(moved, graph.edge_index, graph.y, graph.train, graph.val, graph.test)
+    ours, theirs = (train_defence("gcn", each, epochs=4, seed=0) for each in (graph, other))
+    assert ours.history["loss"] == theirs.history["loss"]
+    assert torch.equal(predict(ours.model, touched), predict(theirs.model, touched))
+    free = [train_defence("gcn", each, epochs=4, seed=0, protocol="transductive") for each in (graph, other)]
+    assert free[0].history["loss"] != free[1].history["loss"]
+
+
+def test_patience_ends_training() -> None:
+    trained = train_defence("gcn", communities(), epochs=200, patience=5, evaluate_from=0.0, seed=0)
+    assert len(trained.history["loss"]) == trained.best_epoch + 1 + 6
+    assert len(trained.history["loss"]) < 200
+
+
+def test_predicting_leaves_the_models_mode_alone() -> None:
+    graph = communities()
+    model = GCN(16, 3).train()
+    first = predict(model, graph)
+    assert model.training
+    assert torch.equal(first, predict(model, graph))  # no dropout
+    assert not first.requires_grad
+
+
+def test_a_defence_takes_options_by_name() -> None:
+    model = build_defence("eguard:threshold=0.2,hidden=8", communities())
+    assert model.threshold == 0.2
+    assert model.convs[0].weight.shape == (8, 16)  # type: ignore[index, union-attr]
+
+
+def test_a_loss_that_is_not_finite_is_said() -> None:
+    graph = communities()
+    model = build_defence("gcn", graph)
+    with torch.no_grad():
+        model.convs[0].weight.fill_(float("nan"))  # type: ignore[index, operator, union-attr]
+    with pytest.raises(TrainingDiverged, match="not finite in epoch 1"):
+        train_defence(model, graph, epochs=3)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"epochs": 0}, "at least one epoch"),
+        ({"evaluate_from": 2.0}, r"evaluate_from in \[0, 1\]"),
+        ({"protocol": "both"}, "'inductive' or 'transductive'"),
+    ],
+)
+def test_wrong_settings_are_one_sentence(options: dict, words: str) -> None:
+    with pytest.raises(ShiftproofError, match=words):
+        train_defence("gcn", communities(), **options)
+
+
+@pytest.mark.parametrize("values", [(0, 0.1), (1, -0.1)])
+def test_flag_takes_at_least_one_step_of_a_size_from_zero(values: tuple) -> None:
+    with pytest.raises(ShiftproofError, match="at least one step and a step size from 0"):
+        FLAG(*values)
+
+
+def test_a_graph_without_a_split_says_so() -> None:
+    graph = communities()
+    bare = NodeGraph(graph.x, graph.edge_index, graph.y)
+    with pytest.raises(ShiftproofError, match="no training nodes"):
+        train_defence("gcn", bare)
+    with pytest.raises(ShiftproofError, match="no nodes of graph to score"):
+        accuracy(GCN(16, 3), bare)
+
+
+def test_clean_cora_is_classified_as_well_as_published(real_data) -> None:
+    import shiftproof as sp
+
+    graph = sp.load("cora")
+    trained = train_defence("gcn", graph, epochs=60, seed=0)
+    assert 0.80 < trained.accuracies["test"] < 0.92
+    assert Adjacency(graph.edge_index, graph.num_nodes).num_nodes == graph.num_nodes
