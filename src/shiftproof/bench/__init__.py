@@ -7,6 +7,8 @@ figure (`analyses`).
 """
 
 from shiftproof.bench import analyses as analyses  # registers its recipes
+from shiftproof.bench import assistants as assistants
+from shiftproof.bench import gala as gala
 from shiftproof.bench import gmt as gmt
 from shiftproof.bench.jobs import Job, expand_grid, run_jobs
 from shiftproof.bench.recipes import Cell, Recipe, on_few_samples

@@ -136,7 +136,7 @@ def timed_rows(jobs: Sequence[Job]) -> list[Row]:
     """Rows of the median seconds a training epoch, with the ratio to ERM on the same data (None without ERM)."""
     rows = []
     for row in rows_of(jobs):
-        seconds = [read_json(job.out / TIMING, "a table")["training_epoch_seconds"] for job in _runs(row, jobs)]
+        seconds = [read_json(job.out / TIMING, "a table")["training_epoch_seconds"] for job in runs_of(row, jobs)]
         rows.append({**row, "metric": "training_epoch_seconds", "split": "train", **summarise(seconds)})
     plain = {row["dataset"]: row["mean"] for row in rows if row["method"] == "erm"}
     for row in rows:
@@ -176,7 +176,7 @@ def explained_rows(jobs: Sequence[Job]) -> list[Row]:
         {
             **row,
             "edge_precision": {k: p[k] for k in ("values", "mean", "std", "seeds")},
-            "drawn": str(_runs(row, jobs)[0].out),
+            "drawn": str(runs_of(row, jobs)[0].out),
         }
         for row, p in zip(rows_of(jobs), precise, strict=True)
     ]
@@ -253,7 +253,7 @@ def _sets(rows: list[Row]) -> list[str]:
     return list(dict.fromkeys(row["dataset"] for row in rows))
 
 
-def _runs(row: Row, jobs: Sequence[Job]) -> list[Job]:
+def runs_of(row: Row, jobs: Sequence[Job]) -> list[Job]:
     """The runs a row was made of, by their seeds."""
     wanted = (row["dataset"], row["method"], row["variant"])
     return sorted((j for j in jobs if (j.data, j.method, dict(j.variant)) == wanted), key=lambda j: j.seed)

@@ -45,7 +45,7 @@ def draw_curves(
     """
     columns = min(columns, len(panels))
     count = -(-len(panels) // columns)
-    with _figure(path, 3.1 * columns, 2.3 * count + 0.4) as figure:
+    with a_figure(path, 3.1 * columns, 2.3 * count + 0.4) as figure:
         grid = figure.subplots(count, columns, squeeze=False, sharex=True, sharey=shared).flat
         _curves(figure, grid, panels, across)
         for axes in grid[len(panels) :]:
@@ -67,7 +67,7 @@ def draw_dots(
     """
     columns = max(len(panels), len(curves or {}))
     heights = [0.3 * max(len(rows) for rows in panels.values()) + 0.9] + ([2.6] if curves else [])
-    with _figure(path, 1.6 + 3.4 * columns, sum(heights)) as figure:
+    with a_figure(path, 1.6 + 3.4 * columns, sum(heights)) as figure:
         grid = figure.subplots(len(heights), columns, squeeze=False, height_ratios=heights)
         for axes, (title, rows) in zip(grid[0], panels.items(), strict=False):
             _dots(axes, rows, reference)
@@ -121,7 +121,7 @@ def _dots(axes: Any, rows: Mapping[str, Row], reference: str) -> None:
 
 def draw_ratios(ratios: Mapping[str, tuple[float, float | None]], path: Path, *, across: str, crosses: str) -> Path:
     """A dot a name, its figure beside the name; a cross where a second figure, described by `crosses`, is known."""
-    with _figure(path, 6.4, 0.3 * len(ratios) + 1.1) as figure:
+    with a_figure(path, 6.4, 0.3 * len(ratios) + 1.1) as figure:
         axes = figure.subplots()
         places = range(len(ratios))
         printed = [(second, place) for place, (_, second) in zip(places, ratios.values(), strict=True) if second]
@@ -152,7 +152,7 @@ def draw_explanations(explained: Mapping[str, Any], path: Path) -> Path:
     from shiftproof.explain.drawings import _draw_one
 
     columns = max(len(found) for found in explained.values())
-    with _figure(path, 3.2 * columns, 3.3 * len(explained)) as figure:
+    with a_figure(path, 3.2 * columns, 3.3 * len(explained)) as figure:
         parts = figure.subfigures(len(explained), 1, squeeze=False).flat
         for part, (title, found) in zip(parts, explained.items(), strict=True):
             part.suptitle(title, x=0.01, ha="left")
@@ -170,7 +170,7 @@ def measured(rows: Iterable[Row]) -> str:
 
 
 @contextmanager
-def _figure(path: Path, width: float, height: float) -> Iterator[Any]:
+def a_figure(path: Path, width: float, height: float) -> Iterator[Any]:
     """A figure that is written to the path when it is done; matplotlib is imported here, not with the package."""
     import matplotlib as mpl
     from matplotlib.figure import Figure

@@ -16,10 +16,10 @@ from shiftproof.bench.published import published
 from shiftproof.training.checkpoint import read_json
 from shiftproof.training.run import METRICS, TIMING
 
-_STILL_THE_METHOD = {"compat"}  # variants that printed figures may stand beside
+_STILL_THE_METHOD = {"compat", "protocol"}  # variants that printed figures may stand beside
 
 
-def summarise(values: Sequence[float]) -> dict[str, Any]:
+def summarise(values: Sequence[float | None]) -> dict[str, Any]:
     """Mean and sample deviation (None for a single value)."""
     finite = [v for v in values if v is not None and math.isfinite(v)]
     mean = statistics.fmean(finite) if len(finite) == len(values) and finite else None
@@ -50,10 +50,16 @@ def rows_of(jobs: Iterable[Job], metric: str | None = None, split: str = "test")
                 **summarise(values),
                 **_explained(found, split),
                 "device": _devices(members),
-                "published": published(data, method, chosen) if set(members[0].variant) <= _STILL_THE_METHOD else None,
+                "published": _printed(members[0], chosen),
             }
         )
     return rows
+
+
+def _printed(job: Job, metric: str) -> dict[str, float] | None:
+    if not set(job.variant) <= _STILL_THE_METHOD:
+        return None
+    return published(job.data, job.method, metric, job.variant.get("protocol"))
 
 
 def _explained(found: list[dict[str, Any]], split: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.base import DataShape, Network, Trains
 from shiftproof.methods.ciga import CIGA
 from shiftproof.methods.erm import ERM
-from shiftproof.methods.interpretable import ClassifierInput
+from shiftproof.methods.interpretable import ClassifierInput, InterpretableMethod
 from shiftproof.nn import segment_count, segment_sum
 
 AssistantModel = Literal["erm", "xgnn"]
@@ -131,7 +131,7 @@ class EnvironmentAssistant:
         return model.eval().requires_grad_(False)
 
     def proxies(
-        self, model: ERM | CIGA, split: Split, *, kind: str = "cluster", clusters: int = 3, seed: int = 0
+        self, model: ERM | InterpretableMethod, split: Split, *, kind: str = "cluster", clusters: int = 3, seed: int = 0
     ) -> ProxyTable:
         """What a trained assistant says of a split: its label predictions or the clusters of its representations."""
         if kind not in ("label", "cluster"):
@@ -146,15 +146,15 @@ class EnvironmentAssistant:
 
 
 @torch.no_grad()
-def seen_by(model: ERM | CIGA, split: Split) -> tuple[Tensor, Tensor]:
+def seen_by(model: ERM | InterpretableMethod, split: Split) -> tuple[Tensor, Tensor]:
     """The vector and the predicted class of every sample."""
     parts = [_look(model, batch) for batch in split.batches(1024)]
     z, logits = (torch.cat(column) for column in zip(*parts, strict=True))
     return z, logits.argmax(-1) if logits.dim() == 2 else (logits > 0).long()
 
 
-def _look(model: ERM | CIGA, batch: Any) -> tuple[Tensor, Tensor]:
-    if isinstance(model, CIGA):
+def _look(model: ERM | InterpretableMethod, batch: Any) -> tuple[Tensor, Tensor]:
+    if isinstance(model, InterpretableMethod):
         z = model.represent(model.extract(batch).kept)
         return z, model.logits(z)
     z = model.featurizer(batch)
