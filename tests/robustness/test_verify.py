@@ -91,7 +91,7 @@ def cases(draw):
     added = draw(st.lists(st.sampled_from(absent), unique=True, max_size=2)) if absent else []
     removed = draw(st.lists(st.sampled_from(present), unique=True, max_size=2)) if present else []
     inner = []
-    if k > 1 and draw(st.integers(0, 4)) == 0:
+    if k > 1 and draw(st.booleans()):
         inner = [(0, 1)]
     changed = {"edges": edges, "added": added, "removed": removed, "inner": inner}
     if draw(st.integers(0, 3)) == 0:

@@ -45,7 +45,7 @@ def prepared(x: Tensor, features: Features) -> Tensor:
     if features == "arctan":
         return arctan_normalize(x)
     if features == "row":
-        return x / x.sum(1, keepdim=True).where(x.sum(1, keepdim=True) != 0, torch.ones(1))
+        return x / x.sum(1, keepdim=True).where(x.sum(1, keepdim=True) != 0, x.new_ones(1))
     if features == "raw":
         return x
     raise ShiftproofError(f"option 'features' is arctan, row or raw, not '{features}'")
