@@ -71,7 +71,7 @@ def node_scores(explanation: Explanation) -> Tensor:
 def nodes_from_edges(scores: Tensor, batch: GraphBatch) -> Tensor:
     """The mean score of the edges at each node, incoming and outgoing; 0 where there is none."""
     ends = batch.edge_index.flatten()
-    return segment_mean(torch.cat([scores, scores]), ends, batch.num_nodes)
+    return segment_mean(torch.cat([scores, scores]).double(), ends, batch.num_nodes).to(scores.dtype)
 
 
 def average_rank(scores: Tensor, graph: Tensor, num_graphs: int) -> Tensor:

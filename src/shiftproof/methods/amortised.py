@@ -19,6 +19,7 @@ from shiftproof.nn import (
     segment_sum,
     symmetrise,
 )
+from shiftproof.nn.sampling import straight_through
 
 Kind = Literal["pgexplainer", "graphmask"]
 KINDS: tuple[Kind, ...] = ("pgexplainer", "graphmask")
@@ -138,4 +139,4 @@ def hard_concrete(logits: Tensor) -> tuple[Tensor, Tensor]:
     soft = (sample_concrete(logits + SHIFT, HARD_TEMPERATURE) * (high - low) + low).clamp(0, 1)
     hard = (soft > 0.5).to(soft.dtype)
     open_ = (logits + SHIFT - HARD_TEMPERATURE * torch.tensor(-low / high).log()).sigmoid()
-    return hard + soft - soft.detach(), open_
+    return straight_through(hard, soft), open_

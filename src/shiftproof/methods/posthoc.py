@@ -78,7 +78,7 @@ class GNNExplainerMethod(PostHoc):
         network: Network | None = None,
         steps: int = 100,
         mask_lr: float = 0.1,
-        size: float = 0.01,
+        size: float = 0.1,
         entropy: float = 1.0,
     ) -> None:
         super().__init__(shape, network=network)

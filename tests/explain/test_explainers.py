@@ -1,0 +1,240 @@
+"""Explainers from outside: batches equal single graphs, PyG's agree, known culprits are found."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import shiftproof as sp
+from shiftproof.errors import ShiftproofError
+from shiftproof.explain import explanation_auc, fidelity_minus, fidelity_plus, from_pyg, pyg_explainer, to_pyg
+from shiftproof.methods import Explanation
+from shiftproof.methods.amortised import hard_concrete
+from shiftproof.methods.masks import gnnexplainer, occlusion, repeat_graphs
+from shiftproof.methods.weighted import as_weighted
+
+sys.path.insert(0, str(Path(__file__).parent))
+from own_models import OwnGCN, OwnGIN, counting, random_graphs
+
+SMALL = "spmotif-struc:train_per_class=8,val_per_class=3,test_per_class=4"
+
+
+def seeded(make):
+    torch.manual_seed(0)
+    return make()
+
+
+def bright_neighbours(x, edge_index, edge_weight=None, batch=None):
+    """A model whose culprit is known: it counts edges between two nodes whose first feature is positive."""
+    weight = torch.ones(edge_index.shape[1]) if edge_weight is None else edge_weight
+    both = (x[edge_index[0], 0] > 0) & (x[edge_index[1], 0] > 0)
+    graphs = int(batch.max()) + 1
+    return torch.zeros(graphs).index_add(0, batch[edge_index[0]], weight * both) - 1.0
+
+
+def graphs_with_culprits():
+    graphs = random_graphs(count=8)
+    graphs.node_truth = graphs.x[:, 0] > 0
+    graphs.edge_truth = graphs.node_truth[graphs.edge_index].all(0)
+    return graphs
+
+
+@pytest.mark.parametrize("by", ["gnnexplainer", "gradient", "occlusion"])
+def test_a_known_culprit_is_found(by):
+    found = sp.explain(bright_neighbours, graphs_with_culprits(), by=by)
+    assert explanation_auc(found, over="graphs").value > 0.95
+    assert float(found.edge_scores.min()) >= 0
+    assert float(found.edge_scores.max()) <= 1
+
+
+@pytest.mark.parametrize("make", [OwnGCN, OwnGIN])
+def test_a_mask_over_a_batch_is_the_masks_of_its_graphs(make):
+    model, graphs = as_weighted(seeded(make)), random_graphs()
+    noise = torch.randn(graphs.num_edges, generator=torch.Generator().manual_seed(0))
+    together = gnnexplainer(model, graphs.whole(), steps=30, noise=noise)
+    parts = noise.split(graphs.edge_counts.tolist())
+    alone = [gnnexplainer(model, graphs[i].whole(), steps=30, noise=parts[i]) for i in range(len(graphs))]
+    torch.testing.assert_close(together, torch.cat(alone), atol=1e-4, rtol=0)
+
+
+def test_gnnexplainer_is_pygs_where_both_start_alike():
+    """PyG's own algorithm on one graph, from the same mask and with the same weights, ends at the same scores, up to
+    its first step, which it takes without the terms of size and entropy."""
+    from torch_geometric.explain.algorithm import GNNExplainer
+
+    graphs = random_graphs(count=1)
+    batch, model = graphs.whole(), seeded(OwnGIN)
+    noise = torch.randn(graphs.num_edges, generator=torch.Generator().manual_seed(0))
+
+    class FromThere(GNNExplainer):
+        def _initialize_masks(self, x, edge_index):
+            super()._initialize_masks(x, edge_index)
+            self.edge_mask = torch.nn.Parameter(1 + noise * (2 / len(x)) ** 0.5)
+
+    theirs = FromThere(epochs=40, lr=0.1, edge_size=0.01, edge_ent=1.0)
+    found = pyg_explainer(model, theirs, task="binary")(batch.x, batch.edge_index, batch=batch.batch)
+    ours = gnnexplainer(as_weighted(model, "binary"), batch, steps=40, lr=0.1, size=0.01, entropy=1.0, noise=noise)
+    reverse = [
+        next(j for j, pair in enumerate(batch.edge_index.T.tolist()) if pair == [v, u])
+        for u, v in batch.edge_index.T.tolist()
+    ]
+    symmetric = (found.edge_mask + found.edge_mask[reverse]) / 2
+    torch.testing.assert_close(ours, symmetric, atol=2e-2, rtol=0)
+
+
+def test_occlusion_asks_about_every_edge_however_it_is_cut_into_pieces():
+    graphs = random_graphs()
+    whole = occlusion(as_weighted(counting), graphs.whole())
+    torch.testing.assert_close(whole, occlusion(as_weighted(counting), graphs.whole(), most_edges=1))
+    model = as_weighted(seeded(OwnGIN))
+    batch = graphs.whole()
+    scores = occlusion(model, batch)
+    edge = 3
+    pair = set(batch.edge_index[:, edge].tolist())
+    same = [i for i, ends in enumerate(batch.edge_index.T.tolist()) if set(ends) == pair]
+    assert scores[same[0]] == scores[same[1]]
+    assert float(scores.max()) == 1.0
+
+
+def test_copies_of_graphs_are_the_graphs():
+    batch = random_graphs().whole()
+    copies, source = repeat_graphs(batch, torch.tensor([2, 0, 2]))
+    model = as_weighted(seeded(OwnGIN))
+    with torch.no_grad():
+        torch.testing.assert_close(model(copies), model(batch)[[2, 0, 2]])
+    assert batch.edge_batch[source].tolist() == torch.tensor([2, 0, 2])[copies.edge_batch].tolist()
+
+
+@pytest.mark.parametrize("by", ["pgexplainer", "graphmask"])
+def test_mask_networks_learn_what_keeps_the_prediction(by):
+    run = sp.fit("erm", "ba-2motifs:graphs=60", epochs=5, hidden=16, layers=2)
+    graphs = sp.load("ba-2motifs:graphs=60").test
+    found = sp.explain(run, graphs, by=by, epochs=3, train=sp.load("ba-2motifs:graphs=60").train)
+    again = sp.explain(run, graphs, by=by, epochs=3, train=sp.load("ba-2motifs:graphs=60").train)
+    assert torch.equal(found.edge_scores, again.edge_scores)
+    assert float(found.edge_scores.std()) > 0
+    fit = sp.explain(run, graphs, by=by, epochs=1)
+    assert not torch.equal(found.edge_scores, fit.edge_scores)
+
+
+def test_mask_networks_lower_their_loss():
+    from shiftproof.methods.amortised import MaskNetwork
+
+    graphs = graphs_with_culprits()
+    model = as_weighted(seeded(OwnGIN))
+    for kind in ("pgexplainer", "graphmask"):
+        torch.manual_seed(0)
+        network = MaskNetwork(8, kind, size=0.1)
+
+        def cost(network=network):
+            torch.manual_seed(1)
+            with torch.no_grad():
+                return float(network.eval().loss(model, graphs.whole()))
+
+        before = cost()
+        network.fit(model, graphs, epochs=60, lr=1e-2)
+        assert cost() < before
+
+
+def test_hard_gates_are_shut_or_open_and_open_as_often_as_they_say():
+    logits = torch.full((200_000,), -3.5).requires_grad_()
+    torch.manual_seed(0)
+    gate, open_ = hard_concrete(logits)
+    assert set(gate.detach().unique().tolist()) <= {0.0, 1.0}
+    assert torch.autograd.grad(gate.sum(), [logits])[0].abs().sum() > 0
+    from shiftproof.nn import sample_concrete
+
+    soft = sample_concrete(torch.full((200_000,), -0.5), 1 / 3) * 1.2 - 0.2
+    assert float(open_[0]) == pytest.approx(float((soft > 0).float().mean()), abs=0.005)
+
+
+def test_conversion_there_and_back_changes_nothing():
+    graphs = random_graphs()
+    batch = graphs.whole()
+    found = Explanation(batch, torch.rand(batch.num_edges), torch.rand(batch.num_nodes), torch.randn(6, 2))
+    theirs = to_pyg(found)
+    assert len(theirs) == len(graphs)
+    assert all(one.validate() for one in theirs)
+    back = from_pyg(theirs)
+    for ours, again in (
+        (found.edge_scores, back.edge_scores),
+        (found.node_scores, back.node_scores),
+        (found.logits, back.logits),
+        (batch.edge_truth, back.batch.edge_truth),
+        (batch.edge_index, back.batch.edge_index),
+        (batch.x, back.batch.x),
+        (batch.y, back.batch.y),
+    ):
+        assert torch.equal(ours, again)
+    assert explanation_auc(back).value == explanation_auc(found).value
+    theirs[2].edge_mask = theirs[2].node_mask = None
+    with pytest.raises(ShiftproofError, match="explanation 2 has neither an edge_mask nor a node_mask"):
+        from_pyg(theirs)
+
+
+def test_pygs_metrics_and_drawings_work_on_ours(tmp_path):
+    from torch_geometric.explain.algorithm import GNNExplainer
+    from torch_geometric.explain.metric import fidelity
+    from torch_geometric.explain.metric import unfaithfulness as theirs_unfaithful
+
+    model, graphs = seeded(OwnGIN), random_graphs()
+    found = sp.explain(model, graphs, by="gradient")
+    hard = Explanation(found.batch, (found.edge_scores > 0.3).float(), logits=found.logits)
+    explainer = pyg_explainer(model, GNNExplainer(epochs=2), task="binary")
+    batch = found.batch
+    theirs = explainer(batch.x, batch.edge_index, batch=batch.batch)
+    theirs.edge_mask = hard.edge_scores
+    plus, minus = fidelity(explainer, theirs)
+    ours = [f(model, hard, removal="weights", judged="label").value for f in (fidelity_plus, fidelity_minus)]
+    assert [plus, minus] == pytest.approx(ours)
+    assert 0 <= theirs_unfaithful(explainer, theirs) <= 1
+    one = to_pyg(hard)[0]
+    one.visualize_graph(str(tmp_path / "theirs.png"), backend="networkx")
+    assert (tmp_path / "theirs.png").exists()
+
+
+def test_any_pyg_explainer_is_judged_by_ours():
+    from torch_geometric.explain.algorithm import GNNExplainer, PGExplainer
+
+    run = sp.fit("erm", SMALL, epochs=1, hidden=8, layers=2)
+    graphs = sp.load(SMALL).test
+    for algorithm in (GNNExplainer(epochs=5), PGExplainer(epochs=3)):
+        found = sp.explain(run, graphs, by=algorithm)
+        assert found.edge_scores.shape == (graphs.num_edges,)
+        assert float(found.edge_scores.std()) > 0
+        assert 0 <= explanation_auc(found).value <= 1
+    with pytest.raises(ShiftproofError, match="an explainer of PyG takes 'epochs' where it is made"):
+        sp.explain(run, graphs, by=GNNExplainer(epochs=5), epochs=3)
+    with pytest.raises(ShiftproofError, match="not int"):
+        sp.explain(run, graphs, by=3)
+
+
+@pytest.mark.parametrize("method", ["ciga-v2", "gsat", "gmt-lin", "gmt-sam", "wl-kernel", "gnnexplainer", "asap"])
+def test_runs_of_every_kind_are_explained_from_outside(method):
+    small = {"epochs": 1, "samples": 2, "hidden": 8, "layers": 2, "steps": 2, "reference_epochs": 1}
+    from shiftproof.api import accepted_settings
+    from shiftproof.registry import methods
+
+    known = {name for group in accepted_settings(methods[method].make).values() for name in group}
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        run = sp.fit(method, SMALL, **{k: v for k, v in small.items() if k in known})
+    graphs = sp.load(SMALL).test[:3]
+    by = "gradient" if as_weighted(run).takes_weights else None
+    found = sp.explain(run, graphs, by=by)
+    assert found.edge_scores.shape == (graphs.num_edges,)
+    assert bool(found.edge_scores.isfinite().all())
+    assert fidelity_plus(run, found, resamples=5).graphs == 3
+
+
+def test_lists_of_pyg_graphs_and_tasks_are_taken():
+    graphs = random_graphs()
+    found = sp.explain(seeded(OwnGCN), graphs.to_pyg(), by="gradient")
+    assert torch.equal(found.edge_scores, sp.explain(seeded(OwnGCN), graphs, by="gradient").edge_scores)
+    regression = sp.explain(seeded(OwnGIN), graphs, by="gnnexplainer", task="regression", steps=3)
+    assert bool(regression.edge_scores.isfinite().all())

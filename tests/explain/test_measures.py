@@ -1,0 +1,245 @@
+"""Measures of explanations: known answers, intervals, and any model."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import roc_auc_score
+
+import shiftproof as sp
+from shiftproof.errors import ShiftproofError
+from shiftproof.explain import (
+    counterfactual_fidelity,
+    explanation_auc,
+    fidelity_minus,
+    fidelity_plus,
+    precision_at_k,
+    rank_correlation,
+    sparsity,
+    stability,
+    unfaithfulness,
+)
+from shiftproof.explain.elements import average_rank
+from shiftproof.explain.estimates import mean_of
+from shiftproof.methods import Explanation
+from shiftproof.methods.weighted import as_weighted, without_edges
+
+sys.path.insert(0, str(Path(__file__).parent))
+from own_models import OwnGCN, OwnGIN, counting, random_graphs
+
+
+def scored(graphs=None, seed: int = 1, decimals: int = 1) -> Explanation:
+    """Random scores with many ties."""
+    batch = (random_graphs() if graphs is None else graphs).whole()
+    scores = torch.rand(batch.num_edges, generator=torch.Generator().manual_seed(seed)).round(decimals=decimals)
+    return Explanation(batch, edge_scores=scores)
+
+
+def test_pooled_auc_is_that_of_all_edges_together_and_lies_in_its_interval():
+    found = scored()
+    estimate = explanation_auc(found, seed=3)
+    expected = roc_auc_score(found.batch.edge_truth.numpy(), found.edge_scores.numpy())
+    assert estimate.value == pytest.approx(expected)
+    assert estimate.low <= estimate.value <= estimate.high
+    assert (estimate.low, estimate.high) == (explanation_auc(found, seed=3).low, explanation_auc(found, seed=3).high)
+    assert estimate.low != explanation_auc(found, seed=4).low
+
+
+def test_auc_graph_by_graph_is_the_mean_over_graphs_with_both_kinds():
+    found = scored()
+    batch, values = found.batch, []
+    for i in range(batch.num_graphs):
+        own = batch.edge_batch == i
+        truth = batch.edge_truth[own].numpy()
+        if 0 < truth.sum() < len(truth):
+            values.append(roc_auc_score(truth, found.edge_scores[own].numpy()))
+    estimate = explanation_auc(found, over="graphs")
+    assert estimate.value == pytest.approx(np.mean(values))
+    assert estimate.graphs == len(values)
+
+
+def test_a_pooled_interval_is_the_one_of_resampling_graphs_one_by_one():
+    found = scored()
+    batch = found.batch
+    truth, scores, owner = batch.edge_truth.numpy(), found.edge_scores.numpy(), batch.edge_batch.numpy()
+    estimate = explanation_auc(found, resamples=50, seed=5)
+    from shiftproof.explain.estimates import resampled
+
+    drawn = torch.cat(list(resampled(batch.num_graphs, 50, 5)))
+    slow = [roc_auc_score(truth, scores, sample_weight=counts.numpy()[owner]) for counts in drawn]
+    assert [estimate.low, estimate.high] == pytest.approx(np.percentile(slow, [2.5, 97.5]))
+
+
+def test_marked_graphs_alone_are_compared_where_asked():
+    graphs = random_graphs()
+    graphs.node_truth[: int(graphs.sizes[0])] = False
+    found = Explanation(graphs.whole(), node_scores=torch.rand(graphs.num_nodes))
+    assert explanation_auc(found, of="nodes", among="marked").graphs == len(graphs) - 1
+    assert explanation_auc(found, of="nodes").graphs == len(graphs)
+
+
+def test_precision_counts_against_k_even_in_smaller_graphs():
+    graphs = random_graphs(count=2, nodes=3)
+    batch = graphs.whole()
+    batch.edge_truth[:] = True
+    found = Explanation(batch, edge_scores=torch.rand(batch.num_edges))
+    counts = torch.bincount(batch.edge_batch)
+    k = int(counts.max()) + 2
+    assert precision_at_k(found, k).value == pytest.approx(float((counts / k).mean()))
+    assert precision_at_k(found, None).value == 1.0
+    batch.edge_truth[:] = False
+    assert math.isnan(precision_at_k(found, None).value)
+
+
+def test_sparsity_is_the_share_that_is_left_out():
+    graphs = random_graphs(count=3)
+    batch = graphs.whole()
+    scores = (batch.edge_index[0] % 2).float()
+    share = [float((scores[batch.edge_batch == i] <= 0.5).float().mean()) for i in range(3)]
+    assert sparsity(Explanation(batch, edge_scores=scores)).value == pytest.approx(np.mean(share))
+
+
+def test_scores_of_nodes_and_edges_stand_in_for_each_other():
+    batch = random_graphs().whole()
+    nodes = torch.rand(batch.num_nodes)
+    ends = nodes[batch.edge_index]
+    by_nodes = explanation_auc(Explanation(batch, node_scores=nodes))
+    assert by_nodes.value == explanation_auc(Explanation(batch, edge_scores=ends[0] * ends[1])).value
+    constant = Explanation(batch, edge_scores=torch.full((batch.num_edges,), 0.3))
+    assert explanation_auc(constant, of="nodes").value == pytest.approx(0.5)
+    with pytest.raises(ShiftproofError, match="neither edges nor nodes"):
+        explanation_auc(Explanation(batch))
+
+
+def test_rank_correlation_knows_order_alone():
+    batch = random_graphs().whole()
+    values = torch.rand(batch.num_nodes)
+    found = Explanation(batch, node_scores=values**3)
+    assert rank_correlation(found, values).value == pytest.approx(1.0)
+    assert rank_correlation(found, -values).value == pytest.approx(-1.0)
+
+
+def test_average_ranks_are_those_of_scipy():
+    from scipy.stats import rankdata
+
+    scores = torch.tensor([3.0, 1.0, 1.0, 2.0, 5.0, 5.0, 5.0, 1.0]).double()
+    graph = torch.tensor([0, 0, 1, 1, 0, 0, 1, 0])
+    ranks = average_rank(scores, graph, 2)
+    for g in (0, 1):
+        assert ranks[graph == g].tolist() == rankdata(scores[graph == g].numpy()).tolist()
+
+
+def test_an_interval_covers_the_truth_about_as_often_as_it_says():
+    generator = torch.Generator().manual_seed(0)
+    covered = sum(
+        (e := mean_of(torch.rand(60, generator=generator), resamples=300, level=0.9, seed=i)).low < 0.5 < e.high
+        for i in range(200)
+    )
+    assert 165 <= covered <= 195
+
+
+MODELS = {"gcn": OwnGCN, "gin": OwnGIN, "function": lambda: counting}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_fidelity_of_any_model_by_taking_edges_away(name):
+    torch.manual_seed(0)
+    model = MODELS[name]()
+    found = scored()
+    batch = found.batch
+    asked = as_weighted(model)
+    with torch.no_grad(), asked.frozen():
+        logits = asked(batch)
+        chance = logits.softmax(-1) if logits.dim() == 2 else torch.stack([1 - logits.sigmoid(), logits.sigmoid()], 1)
+        said = chance.argmax(1, keepdim=True)
+        changes = []
+        for i in range(batch.num_graphs):
+            own = (batch.edge_batch == i).nonzero().squeeze(1)
+            count = math.ceil(round(0.4 * len(own), 9))
+            best = own[found.edge_scores[own].sort(descending=True, stable=True).indices[:count]]
+            keep = torch.ones(batch.num_edges, dtype=torch.bool)
+            keep[best] = False
+            after = asked(without_edges(batch, keep))
+            after = after.softmax(-1) if after.dim() == 2 else torch.stack([1 - after.sigmoid(), after.sigmoid()], 1)
+            changes.append(float(chance[i, said[i]] - after[i, said[i]]))
+    estimate = fidelity_plus(model, found, ratio=0.4)
+    assert estimate.per_graph.tolist() == pytest.approx(changes, abs=1e-6)
+    assert estimate.low <= estimate.value <= estimate.high
+    everything = Explanation(batch, edge_scores=torch.ones(batch.num_edges))
+    assert fidelity_minus(model, everything, ratio=1.0).value == pytest.approx(0, abs=1e-6)
+    assert unfaithfulness(model, everything, ratio=1.0).value == pytest.approx(0, abs=1e-6)
+    assert fidelity_plus(model, everything, ratio=0.0).value == pytest.approx(0, abs=1e-6)
+    assert 0 <= fidelity_plus(model, found, judged="label").value <= 1
+
+
+def test_a_weight_of_zero_and_a_deleted_edge_are_one_for_models_that_add_messages_up():
+    torch.manual_seed(0)
+    model, batch = as_weighted(OwnGIN()), random_graphs().whole()
+    keep = torch.rand(batch.num_edges) < 0.5
+    with torch.no_grad():
+        torch.testing.assert_close(model(batch, keep.float()), model(without_edges(batch, keep)))
+        assert not torch.equal(model(batch), model(batch, keep.float()))
+
+
+def test_a_model_is_left_as_it_was():
+    model = OwnGIN().train()
+    with as_weighted(model).frozen() as asked:
+        assert not model.training
+        assert not any(p.requires_grad for p in model.parameters())
+        asked(random_graphs().whole())
+    assert model.training
+    assert all(p.requires_grad for p in model.parameters())
+    assert all(layer._edge_mask is None for layer in (model.first, model.second))
+
+
+def test_what_cannot_be_asked_is_one_sentence():
+    batch = random_graphs().whole()
+    with pytest.raises(ShiftproofError, match="takes no edge weights"):
+        as_weighted(counting)(batch, torch.ones(batch.num_edges))
+    with pytest.raises(ShiftproofError, match="needs 'positions' too"):
+        as_weighted(lambda x, positions: x)
+    with pytest.raises(ShiftproofError, match="not int"):
+        as_weighted(3)
+    with pytest.raises(ShiftproofError, match="no ground truth of their edges"):
+        explanation_auc(scored(random_graphs(marked=False)))
+    with pytest.raises(ShiftproofError, match="pass an Explanation"):
+        counterfactual_fidelity(OwnGCN(), random_graphs())
+
+
+def test_a_model_that_takes_the_whole_batch():
+    def ends(data):
+        return torch.bincount(data.batch[data.edge_index[0]], minlength=data.num_graphs).float()
+
+    batch = random_graphs().whole()
+    assert as_weighted(ends)(batch).tolist() == torch.bincount(batch.edge_batch).tolist()
+
+
+def test_agreement_of_seeds():
+    batch = random_graphs().whole()
+    one, two = (torch.rand(batch.num_edges, generator=torch.Generator().manual_seed(s)) for s in (0, 1))
+    same = stability([Explanation(batch, edge_scores=s) for s in (one, one**2, one * 0.1)])
+    assert same.correlation.value == pytest.approx(1.0)
+    assert same.overlap.value == pytest.approx(1.0)
+    other = stability([Explanation(batch, edge_scores=s) for s in (one, two)])
+    assert other.correlation.value < 0.7
+    assert other.overlap.value < 0.7
+    assert stability([Explanation(batch, edge_scores=s) for s in (one, -one)]).correlation.value == pytest.approx(-1.0)
+    with pytest.raises(ShiftproofError, match="at least two"):
+        stability([Explanation(batch, edge_scores=one)])
+    with pytest.raises(ShiftproofError, match="same graphs"):
+        stability([Explanation(batch, edge_scores=one), scored(random_graphs(count=5))])
+
+
+def test_counterfactual_fidelity_of_a_model_from_outside_and_of_a_method_that_cuts():
+    torch.manual_seed(0)
+    found = counterfactual_fidelity(OwnGCN(), scored(), draws=3, resamples=20)
+    assert set(found) == {"tv", "kl", "jsd"}
+    assert found["tv"].value > 0
+    small = "spmotif-struc:train_per_class=6,val_per_class=3,test_per_class=3"
+    run = sp.fit("ciga-v1", small, epochs=1, hidden=8, layers=2)
+    assert counterfactual_fidelity(run, sp.load(small).test, draws=2, resamples=20)["tv"].value > 0
