@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -97,24 +98,22 @@ def _questions(
 ) -> list[tuple[GraphBatch, Tensor, Classifier, torch.Generator]]:
     """Batches with the chances of their edges, the classifier of weights and the source of draws."""
     method = model.source
+    attends = hasattr(method, "classify") and hasattr(method, "subgraph")
     if isinstance(graphs, Explanation):
         batch = graphs.batch if model.device is None else graphs.batch.to(model.device)
         probs = edge_scores(graphs).to(batch.x)
         if bool(((probs < 0) | (probs > 1)).any()):
             raise ShiftproofError("edge scores are chances here and lie between 0 and 1")
-        return [(batch, probs, one_by_one(lambda w: model(batch, w)), _draws(batch, seed))]
-    if not (hasattr(method, "classify") and hasattr(method, "subgraph")):
+        alone = one_by_one(lambda weight: model(batch, weight))
+        return [(batch, probs, partial(method.classify, batch) if attends else alone, _draws(batch, seed))]
+    if not attends:
         name = type(method).__name__
         raise ShiftproofError(f"{name} gives edges no chances; pass an Explanation of the graphs instead of the graphs")
     placed = graphs if model.device is None else graphs.to(model.device)
-    asked = []
-    for number, batch in enumerate(placed.batches(GRAPHS_AT_ONCE)):
-
-        def classify(weight: Tensor, batch: GraphBatch = batch) -> Tensor:
-            return method.classify(batch, weight)
-
-        asked.append((batch, method.subgraph(batch).probs, classify, _draws(batch, seed + number)))
-    return asked
+    return [
+        (batch, method.subgraph(batch).probs, partial(method.classify, batch), _draws(batch, seed + number))
+        for number, batch in enumerate(placed.batches(GRAPHS_AT_ONCE))
+    ]
 
 
 def _draws(batch: GraphBatch, seed: int) -> torch.Generator:

@@ -60,9 +60,11 @@ def in_chunks(classify: Classifier, weight: Tensor, chunk: int | None, module: n
 def _kept_statistics(module: nn.Module | None) -> Iterator[None]:
     """Put the buffers of a network back as they were."""
     before = [] if module is None else [(buffer, buffer.clone()) for buffer in module.buffers()]
-    yield
-    for buffer, value in before:
-        buffer.data.copy_(value)  # unseen by autograd: no backward pass in training mode reads running statistics
+    try:
+        yield
+    finally:  # torch leaves by an exception once it has recomputed what it needs
+        for buffer, value in before:
+            buffer.data.copy_(value)  # unseen by autograd: no backward pass in training mode reads running statistics
 
 
 def distribution(logits: Tensor, binary: bool) -> Tensor:
