@@ -257,3 +257,16 @@ def test_a_model_for_other_features_says_so() -> None:
     graph = bag_of_words()
     with pytest.raises(ShiftproofError, match="made for 29 features a node, the graph has 30"):
         GCN(29, 3)(graph.x, adjacency_of(graph))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("name", NAMES)
+def test_a_gpu_gives_what_a_cpu_gives(name: str) -> None:
+    graph = bag_of_words()
+    model = build_defence(name, graph).eval()
+    here = model(Features(graph.x), adjacency_of(graph))
+    there = graph.to("cuda")
+    out = model.cuda()(Features(there.x), adjacency_of(there))
+    torch.testing.assert_close(out.cpu(), here, rtol=1e-3, atol=1e-4)
+    F.cross_entropy(out, there.y).backward()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters() if parameter.grad is not None)
