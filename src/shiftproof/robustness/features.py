@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 T = TypeVar("T")
 SPARSE_BELOW = 0.1  # share of entries off the commonest value under which the sparse product wins
+LOOKED_AT = 1000  # rows
 
 
 class Features:
@@ -31,6 +32,8 @@ class Features:
     def _find_split(self) -> tuple[float, Tensor, Tensor] | None:
         # the commonest value of the first row is the only candidate: looking at all entries would cost a sort
         base = float(self.x[0].mode().values)
+        if float((self.x[:LOOKED_AT] != base).double().mean()) > 2 * SPARSE_BELOW:
+            return None  # plainly dense: no second table of its size is made to find out
         off = self.x - base
         if int(torch.count_nonzero(off)) > SPARSE_BELOW * off.numel():
             return None
