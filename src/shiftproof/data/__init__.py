@@ -5,7 +5,7 @@
 - generated graphs: `spmotif` (struc, mixed, gsat), `two_piece`, `ba2motifs`, all built on `motifs`; `graphon`
 - data on which shortcuts fail: `failure` (spmotif-failure, linear-fiif); `scm`: finite causal models, exact entropies
 - generated vectors: `two_bit` (and its exact law `TwoBit`), `two_patch`, `extrapolation`
-- coloured images: `colored` (colored-digits needs nothing, cmnist the MNIST files)
+- coloured images: `colored` (colored-digits needs nothing, cmnist the MNIST files); `pacs`: objects in four styles
 - images as graphs: `superpixels` (cmnist-75sp, mnist-75sp)
 - sentences as graphs: `sentiment` (Graph-SST and Graph-Twitter, and stand-ins made of parse `trees`)
 - molecules: `molecule_graphs` (SMILES, needs RDKit), the `drugood` files, `molhiv`; with truth `attribution`, `mutag`
@@ -36,6 +36,7 @@ from shiftproof.data import (  # noqa: F401
     molhiv,
     mutag,
     node_files,
+    pacs,
     planetoid,
     sentiment,
     social,
