@@ -112,7 +112,7 @@ def strata_comparison(tables: Sequence[np.ndarray], *, seed: int = 0) -> Compari
         return min(1.0, math.sqrt(max(noncentrality, 0.0) / (total * narrow)))
 
     tail = (1 - CONFIDENCE) / 2
-    low, high = (_noncentrality(statistic, freedom, chance) for chance in (1 - tail, tail))
+    low, high = (noncentrality(statistic, freedom, chance) for chance in (1 - tail, tail))
     return Comparison(p, strength(statistic - freedom), strength(low), strength(high), "Cramér's V")
 
 
@@ -208,7 +208,7 @@ def _halves(group: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return np.flatnonzero(dealt), np.flatnonzero(~dealt)
 
 
-def _noncentrality(statistic: float, freedom: int, chance: float) -> float:
+def noncentrality(statistic: float, freedom: int, chance: float) -> float:
     """The noncentrality at which a statistic this large has the given chance to be exceeded from below."""
 
     def gap(value: float) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from shiftproof.diagnose.advice import Advice
 from shiftproof.diagnose.diagnosis import Diagnosis
 from shiftproof.diagnose.findings import NEGLIGIBLE
 from shiftproof.errors import ShiftproofError
@@ -46,7 +47,9 @@ def picture(diagnosis: Diagnosis, kind: str) -> bytes:
             axes[0, 0].set_axis_off()
             axes[0, 0].text(0.5, 0.5, "nothing could be compared", ha="center")
         figure.suptitle(_headline(diagnosis), fontsize=11, x=0.01, ha="left")
-        figure.tight_layout()
+        if diagnosis.advice is not None:
+            figure.text(0.01, 0.005, _methods(diagnosis.advice), fontsize=9, va="bottom")
+        figure.tight_layout(rect=(0, 0.05 if diagnosis.advice is not None else 0, 1, 1))
         content = io.BytesIO()
         figure.savefig(content, format=kind, dpi=130, metadata={"Date": None} if kind == "svg" else None)
         pyplot.close(figure)
@@ -63,6 +66,11 @@ def _headline(diagnosis: Diagnosis) -> str:
     alarms = len(diagnosis.alarms)
     count = "no shift found" if alarms == 0 else f"{alarms} shift{'s' if alarms > 1 else ''} found"
     return f"{diagnosis.data}: {count}{verdict[found.dominates] if found is not None else ''}"
+
+
+def _methods(advice: Advice) -> str:
+    groups = {"can cope": advice.can, "may": advice.perhaps, "cannot": advice.cannot}
+    return "   ".join(f"{word}: {', '.join(names)}" for word, names in groups.items() if names)
 
 
 def _shifts(diagnosis: Diagnosis, axis: Any) -> bool:

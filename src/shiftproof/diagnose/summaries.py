@@ -61,18 +61,19 @@ def _of_graphs(
     nodes, edges = _array(graphs.sizes).astype(float), _array(graphs.edge_counts).astype(float)
     degree = edges / np.maximum(nodes, 1)
     density = edges / np.maximum(nodes * (nodes - 1), 1)
-    numbers = {"size": nodes, "degree": degree, "density": density}
     # one node and one edge of each graph: graphs are independent, their nodes are not, and a mean over more nodes
-    # spreads less, which must not look like other features
-    x = _array(graphs.x)
-    vectors = {"attribute": x[_one_of_each(graphs.node_ptr, rng)]}
+    # spreads less, which must not look like other degrees or other features
+    x, node = _array(graphs.x), _one_of_each(graphs.node_ptr, rng)
+    ends = np.bincount(_array(graphs.edge_index).ravel(), minlength=graphs.num_nodes)
+    numbers = {"size": nodes, "degree": ends[node].astype(float), "density": density}
+    vectors = {"attribute": x[node]}
     if graphs.edge_attr is not None:
         vectors["edge attribute"] = _array(graphs.edge_attr)[_one_of_each(graphs.edge_ptr, rng)]
     owner = np.repeat(np.arange(len(graphs)), nodes.astype(int))
     table = np.concatenate(
         [
             np.stack([nodes, np.log1p(nodes), degree, density], axis=1),
-            _degree_shares(graphs, owner),
+            _degree_shares(ends, owner, len(graphs)),
             _means(x[:, : 2 * MOST_DIRECTIONS], owner, nodes),
         ],
         axis=1,
@@ -88,11 +89,10 @@ def _one_of_each(starts: Tensor, rng: np.random.Generator) -> np.ndarray:
     return (start + np.floor(draw * (end - start)).astype(int))[there]
 
 
-def _degree_shares(graphs: GraphSet, owner: np.ndarray) -> np.ndarray:
-    """For each graph the share of its nodes with 0, 1, ... neighbours (edge ends, as stored)."""
-    ends = np.bincount(_array(graphs.edge_index).ravel(), minlength=graphs.num_nodes)
+def _degree_shares(ends: np.ndarray, owner: np.ndarray, graphs: int) -> np.ndarray:
+    """For each graph the share of its nodes with 0, 1, ... edge ends, as stored."""
     key = owner * (MOST_DEGREE + 1) + np.minimum(ends, MOST_DEGREE)
-    found = np.bincount(key, minlength=len(graphs) * (MOST_DEGREE + 1)).reshape(len(graphs), -1)
+    found = np.bincount(key, minlength=graphs * (MOST_DEGREE + 1)).reshape(graphs, -1)
     return found / np.maximum(found.sum(1, keepdims=True), 1)
 
 

@@ -1,0 +1,85 @@
+"""`shiftproof diagnose` from outside."""
+
+import json
+import sys
+
+import pytest
+
+from shiftproof import cli
+
+TINY = "two-piece:inv=0.7,spu=0.9,train_per_class=60,val_per_class=20,test_per_class=20"
+
+
+@pytest.fixture
+def shiftproof(monkeypatch, capsys, tmp_path):
+    """Run `shiftproof diagnose` with these words in an empty folder: (status, stdout, stderr)."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["shiftproof", "diagnose", *map(str, words)])
+        capsys.readouterr()
+        try:
+            cli.main()
+            status = 0
+        except SystemExit as end:
+            status = end.code or 0
+        printed = capsys.readouterr()
+        return status, printed.out, printed.err
+
+    return run
+
+
+def test_it_tells_in_words_and_writes_what_it_told(shiftproof, tmp_path) -> None:
+    status, out, err = shiftproof(TINY, "--out", "told", "--epochs", 1, "--device", "cpu")
+    assert (status, err) == (0, "")
+    for words in ("The shortcut dominates", "Can cope: gala", "Cannot: erm", "Assistant", "Expected drop"):
+        assert words in out
+    assert sorted(path.name for path in (tmp_path / "told").iterdir()) == [
+        "diagnosis.html",
+        "diagnosis.json",
+        "diagnosis.svg",
+    ]
+
+
+def test_json_is_all_that_is_printed_for_machines(shiftproof, tmp_path) -> None:
+    status, out, err = shiftproof("two-bit:per_env=100", "--no-assistant", "--json")
+    assert (status, err) == (0, "")
+    assert json.loads(out)["tracking"] is None
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_column_can_be_the_environment(shiftproof) -> None:
+    status, out, _ = shiftproof(TINY, "--no-assistant", "--group", "base")
+    assert status == 0
+    assert "training environments" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["two-peice"], "did you mean 'two-piece'"),
+        (["two-piece:inv=2"], "chance between 0 and 1"),
+        (["two-piece:inv"], "key=value"),
+        (["missing.csv"], "there is no file or folder"),
+        ([TINY, "--group", "bass", "--no-assistant"], "did you mean 'base'"),
+        ([TINY, "--device", "tpu"], "'tpu' is not a device"),
+        ([TINY, "--out", "taken", "--no-assistant"], "--out names a folder"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_status_2(shiftproof, tmp_path, words, said) -> None:
+    (tmp_path / "taken").write_text("")
+    status, out, err = shiftproof(*words)
+    assert status == 2, err
+    assert said in err
+    assert err.count("\n") == 1
+    assert "Traceback" not in out + err
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+@pytest.mark.parametrize("content", [b"", b"smiles,label\n", bytes(range(256)) * 8])
+def test_a_file_that_is_no_data_is_one_sentence_and_status_2(shiftproof, tmp_path, content) -> None:
+    (tmp_path / "data.csv").write_bytes(content)
+    status, out, err = shiftproof("data.csv", "--no-assistant")
+    assert status == 2
+    assert err.count("\n") == 1
+    assert "Traceback" not in out + err
