@@ -37,7 +37,7 @@ def main() -> None:
     turned = environment(0.2, 0.9), environment(0.9, 0.2)
     print(f"inference: two worlds with different causes have mixtures that differ by {gap:.0e}")
     print(
-        f"  when the shortcut turns, the best rule for one world reaches {best_of_both(turned[0], turned[0]):.2f} there"
+        f"  when the shortcut turns, who follows the cause of one world is right in {1 - rates(turned[0])[0]:.2f} of it"
     )
     print(f"  and no rule reaches more than {best_of_both(*turned):.2f} in both")
 

@@ -108,3 +108,16 @@ def test_instance_norm_can_scale_and_shift_and_has_gradients():
 def test_unknown_statistics_are_named():
     with pytest.raises(ShiftproofError, match="did you mean 'pooled'"):
         NodeBatchNorm(4, samples="pool")
+
+
+@pytest.mark.parametrize("shape", [(9, 3), (9, 2, 3)])
+def test_instance_norm_is_differentiated_once_and_twice_like_its_formula(shape):
+    group = torch.tensor([0, 0, 0, 2, 2, 3, 2, 0, 2])  # in any order, group 1 empty, group 3 of one row
+    x = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+    norm = GraphInstanceNorm(3)
+
+    def several(rows):
+        return norm(rows, group, 5) * torch.arange(3, dtype=torch.float64)
+
+    assert torch.autograd.gradcheck(several, x)
+    assert torch.autograd.gradgradcheck(several, x)

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shiftproof.errors import unknown
-from shiftproof.nn.segment import segment_mean
+from shiftproof.nn.segment import segment_count, segment_mean, segment_sum
 
 SAMPLES = ("per_sample", "pooled")
 
@@ -134,6 +134,41 @@ class NodeBatchNorm(nn.BatchNorm1d):
         self.num_batches_tracked += parallel
 
 
+def _instance_norm(x: Tensor, group: Tensor, num_groups: int, eps: float) -> Tensor:
+    centred = x - segment_mean(x, group, num_groups).index_select(0, group)
+    var = segment_mean(centred.square(), group, num_groups)
+    return centred * (var + eps).rsqrt().index_select(0, group)
+
+
+class _InstanceNorm(torch.autograd.Function):
+    """`_instance_norm` with its backward pass in closed form, half the passes over the rows.
+
+    .. math:: \\partial x = (g - mean_G(g) - y\\, mean_G(g y)) / σ_G
+    """
+
+    @staticmethod
+    def forward(ctx, x, group, num_groups, eps):
+        share = segment_count(group, num_groups, x.dtype).clamp_(min=1).reciprocal_()
+        share = share.view(-1, *[1] * (x.dim() - 1))
+        out = x - segment_sum(x, group, num_groups).mul_(share).index_select(0, group)
+        scale = segment_sum(out.square(), group, num_groups).mul_(share).add_(eps).rsqrt_().index_select(0, group)
+        out.mul_(scale)
+        ctx.save_for_backward(x, group, share, out, scale)
+        ctx.eps = eps
+        return out
+
+    @staticmethod
+    def backward(ctx, *grads):
+        (grad,) = grads
+        x, group, share, out, scale = ctx.saved_tensors
+        if torch.is_grad_enabled():  # somebody differentiates twice
+            again = _instance_norm(x, group, len(share), ctx.eps)
+            return *torch.autograd.grad(again, x, grad, create_graph=True), None, None, None
+        along = segment_sum(grad * out, group, len(share)).mul_(share).index_select(0, group).mul_(out)
+        level = segment_sum(grad, group, len(share)).mul_(share).index_select(0, group)
+        return (grad - along).sub_(level).mul_(scale), None, None, None
+
+
 class GraphInstanceNorm(nn.Module):
     """Normalises each channel over the rows (edges or nodes) of each graph separately.
 
@@ -149,9 +184,10 @@ class GraphInstanceNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(channels)) if affine else None
 
     def forward(self, x: Tensor, group: Tensor, num_groups: int) -> Tensor:
-        centred = x - segment_mean(x, group, num_groups).index_select(0, group)
-        var = segment_mean(centred.square(), group, num_groups)
-        out = centred * (var + self.eps).rsqrt().index_select(0, group)
+        if torch.compiler.is_compiling():
+            out = _instance_norm(x, group, num_groups, self.eps)
+        else:
+            out = _InstanceNorm.apply(x, group, num_groups, self.eps)
         return out if self.weight is None or self.bias is None else torch.addcmul(self.bias, out, self.weight)
 
     def extra_repr(self) -> str:
