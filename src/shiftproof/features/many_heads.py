@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from shiftproof.data.dataset import Dataset, Split
 from shiftproof.features.heads import Merge
 from shiftproof.features.method import FeatureMethod, Features
+from shiftproof.features.probes import DFR
 from shiftproof.features.sweep import HeadSweep, LinearHeadSweep, cache_features
 from shiftproof.features.termination import Termination
 from shiftproof.methods.base import Batch, DataShape, Network, Trains
@@ -29,7 +30,8 @@ class ManyHeads(FeatureMethod):
 
     Features are learned as by `feat`. Then a head is trained for each of `objectives` and `penalties`, `head_steps`
     steps long (each length is tried), full batch, Adam. The head that is best on `val` (without one: on `train`) is
-    kept; how good all of them are on every split is written to `heads.json` beside the run.
+    kept; how good all of them are on every split is written to `heads.json` beside the run. `probe` adds DFR, fitted to
+    one half of `test` and measured on the other, and DFR-s for the column `spurious` (the environments without one).
     """
 
     def __init__(
@@ -41,9 +43,12 @@ class ManyHeads(FeatureMethod):
         penalties: tuple[float, ...] = (1e1, 1e2, 1e3, 1e4, 1e5),
         head_steps: tuple[int, ...] = (100, 500),
         head_lr: float = 1e-3,
+        probe: bool = False,
+        spurious: str | None = None,
         features: Features = "ifeat",
         rounds: int = 2,
         round_epochs: int = 20,
+        discovery_epochs: tuple[int, ...] = (),
         synthesis_epochs: int | None = None,
         retention: float = 0.01,
         merge: Merge = "uniform",
@@ -57,6 +62,7 @@ class ManyHeads(FeatureMethod):
             features=features,
             rounds=rounds,
             round_epochs=round_epochs,
+            discovery_epochs=discovery_epochs,
             synthesis_epochs=synthesis_epochs,
             retention=retention,
             merge=merge,
@@ -67,7 +73,7 @@ class ManyHeads(FeatureMethod):
         )
         self.head.requires_grad_(False)  # nothing is left for the training loop to do
         self.objectives, self.penalties, self.head_steps = tuple(objectives), tuple(penalties), tuple(head_steps)
-        self.head_lr = head_lr
+        self.head_lr, self.probe, self.spurious = head_lr, probe, spurious
         self.table: dict[str, Any] = {}
 
     def prepare(self, dataset: Dataset, trainer: Trains) -> None:
@@ -89,6 +95,7 @@ class ManyHeads(FeatureMethod):
             "steps": list(swept.steps),
             "scores": scores,
             "chosen": {"step": swept.steps[step], "number": number},
+            "probes": self._probes(found, dataset, trainer.seed) if self.probe else {},
             "rounds": [] if pretrained is None else [log.to_json() for log in pretrained.rounds],
             "kept": None if pretrained is None else pretrained.kept,
             "stopped": None if pretrained is None else pretrained.stopped,
@@ -115,6 +122,27 @@ class ManyHeads(FeatureMethod):
         )
         return sweep.fit(features, y, self.environment, task=self.shape.task, num_outputs=self.shape.num_outputs)
 
+    def _probes(self, found: dict[str, Tensor], dataset: Dataset, seed: int) -> dict[str, float | None]:
+        """DFR of the label on `test`, and of the spurious value on the split that has several of it."""
+        test, order = dataset["test"], torch.Generator().manual_seed(seed)
+        one = torch.zeros(len(test), dtype=torch.long, device=test.device)
+        env = one if test.env is None else test.env
+        y = test.y.reshape(-1).long()
+        several = "worst_group" if int(env.max()) > 0 else "accuracy"
+        values: dict[str, float | None] = {
+            "dfr": _half_and_half(DFR(select=several, seed=seed), found["test"], y, y * (env.max() + 1) + env, order)
+        }
+        for name in ("test", "val", "train"):
+            split = dataset.splits.get(name)
+            columns = {} if split is None else {**split.columns, "": split.env}
+            s = columns.get(self.spurious or "")
+            if s is not None and len(s.unique()) > 1:
+                values["dfr_s"] = _half_and_half(
+                    DFR(select="accuracy", seed=seed), found[name], s.long(), s.long(), order
+                )
+                break
+        return values
+
     def _scores(self, swept: HeadSweep, features: Tensor, split: Split, metric: str) -> list[list[float | None]]:
         """The metric of every head after every length of training, [steps][heads]."""
         env = None if split.env is None else split.env.cpu()
@@ -131,3 +159,13 @@ class ManyHeads(FeatureMethod):
                     known[place] = value if value == value else None
             scores.append([known[place] for place in swept.place])
         return scores
+
+
+def _half_and_half(dfr: DFR, features: Tensor, values: Tensor, groups: Tensor, order: torch.Generator) -> float | None:
+    """Fit to a random half and measure on the other; None where a half lacks a value."""
+    rows = torch.randperm(len(values), generator=order).to(values.device)
+    fitted, held = rows[: len(rows) // 2], rows[len(rows) // 2 :]
+    if len(values[fitted].unique()) < int(values.max()) + 1:
+        return None
+    model = dfr.fit(features[fitted], values[fitted], groups[fitted])
+    return dfr.score(model, features[held], values[held], groups[held])

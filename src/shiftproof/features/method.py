@@ -50,6 +50,7 @@ class FeatureMethod(EnvironmentMethod):
         features: Features,
         rounds: int,
         round_epochs: int,
+        discovery_epochs: tuple[int, ...],
         synthesis_epochs: int | None,
         retention: float,
         merge: Merge,
@@ -62,7 +63,7 @@ class FeatureMethod(EnvironmentMethod):
         if features not in FEATURES:
             raise unknown("way to learn features", features, FEATURES)
         self.features, self.rounds, self.round_epochs = features, rounds, round_epochs
-        self.synthesis_epochs = synthesis_epochs
+        self.discovery_epochs, self.synthesis_epochs = tuple(discovery_epochs), synthesis_epochs
         self.retention = retention
         self.merge: Merge = merge
         self.termination: Termination | None = termination
@@ -98,7 +99,8 @@ class FeatureMethod(EnvironmentMethod):
         shared = {**shared, "steps": self.round_epochs * each, "start": self.start}
         if self.features == "bonsai":
             last = (self.synthesis_epochs or self.round_epochs) * each
-            return Bonsai(rounds=self.rounds, synthesis_steps=last, **shared)
+            each_round = tuple(epochs * each for epochs in self.discovery_epochs)
+            return Bonsai(rounds=self.rounds, round_steps=each_round, synthesis_steps=last, **shared)
         kind = FeAT if self.features == "feat" else IFeAT
         return kind(
             rounds=1 if self.features == "erm" else self.rounds,
@@ -145,7 +147,8 @@ class FeATMethod(FeatureMethod):
               \quad\text{for some rounds, then}\quad \min_w \sum_e R^e + \lambda P
 
     Stage 0 learns `features` ("feat", "ifeat", "bonsai", plain "erm", or "none") in `rounds` rounds of `round_epochs`
-    epochs with the batch size, optimiser and L2 of the run. Training then minimises `objective` with weight `penalty`
+    epochs (Bonsai: `discovery_epochs` by round, then `synthesis_epochs`), with the batch size, optimiser and L2 of the
+    run. Training then minimises `objective` with weight `penalty`
     (`step` for "groupdro") over a `head` that is "new" or the "merged" one of stage 0, on features that are frozen
     unless `freeze=False`. `termination` is a rule of `shiftproof.features.must_stop`; None trains all rounds.
     """
@@ -162,6 +165,7 @@ class FeATMethod(FeatureMethod):
         features: Features = "ifeat",
         rounds: int = 2,
         round_epochs: int = 20,
+        discovery_epochs: tuple[int, ...] = (),
         synthesis_epochs: int | None = None,
         retention: float = 0.01,
         merge: Merge = "uniform",
@@ -177,6 +181,7 @@ class FeATMethod(FeatureMethod):
             features=features,
             rounds=rounds,
             round_epochs=round_epochs,
+            discovery_epochs=discovery_epochs,
             synthesis_epochs=synthesis_epochs,
             retention=retention,
             merge=merge,

@@ -82,7 +82,8 @@ def balanced_subset(groups: Tensor, generator: torch.Generator, *, least: int = 
 class DFR:
     """Deep feature reweighting: how well labels can be read out of features when groups are balanced.
 
-    Half of the held-out data, balanced over groups (those with more than `least` samples), fits an L1-regularised
+    Half of the held-out data, balanced over groups (those with more than `least` samples, all where these lack a class),
+    fits an L1-regularised
     logistic regression for every C; the other half chooses C by `select`. Then `retrains` balanced subsets of all
     held-out data give as many models, whose coefficients are averaged. With the spurious attribute in place of the
     label this is DFR-s: higher means that more of it can be read (spec feat 5.4).
@@ -106,7 +107,7 @@ class DFR:
         found = []
         for _ in range(self.retrains):
             for _ in range(20):  # until every class is there, as in the reference
-                rows = balanced_subset(groups, generator, least=self._least(groups))
+                rows = balanced_subset(groups, generator, least=self._least(groups, y, classes))
                 if len(y[rows].unique()) == classes:
                     break
             x = (features[rows] - mean) / scale
@@ -119,14 +120,16 @@ class DFR:
         """The metric of a model by `select`."""
         return grouped_score(self.select, model.logits(features), y, groups)
 
-    def _least(self, groups: Tensor) -> int:
-        largest = int(groups.unique(return_counts=True)[1].max())
-        return min(self.least, largest - 1)
+    def _least(self, groups: Tensor, y: Tensor, classes: int) -> int:
+        """`least`, or 0 where the groups that are larger do not hold every class."""
+        kinds, which, counts = groups.unique(return_inverse=True, return_counts=True)
+        covered = y[(counts > self.least)[which]].unique()
+        return self.least if len(covered) == classes else 0
 
     def _tune(self, features: Tensor, y: Tensor, groups: Tensor, classes: int, generator: torch.Generator) -> float:
         order = torch.randperm(len(y), generator=generator).to(y.device)
         choosing, pool = order[: len(y) // 2], order[len(y) // 2 :]
-        rows = pool[balanced_subset(groups[pool], generator, least=self._least(groups[pool]))]
+        rows = pool[balanced_subset(groups[pool], generator, least=self._least(groups[pool], y[pool], classes))]
         mean, scale = standardisation(features[rows])
         weight, bias = fit_logistic((features[rows] - mean) / scale, y[rows], classes, self.strengths, steps=self.steps)
         x = (features[choosing] - mean) / scale

@@ -13,6 +13,8 @@ from dataclasses import replace
 from shiftproof.data.dataset import Dataset
 from shiftproof.errors import unknown
 from shiftproof.presets.ciga import CIGA, spmotif
+from shiftproof.presets.feat import FEAT
+from shiftproof.presets.feat import OWN_METHODS as OWN_OF_FEAT
 from shiftproof.presets.gala import GALA, OWN_METHODS, two_piece
 from shiftproof.presets.gmt import GMT, GMT_PNA, spmotif_gsat
 from shiftproof.presets.gmt import OWN_METHODS as OWN_OF_GMT
@@ -21,7 +23,14 @@ from shiftproof.presets.preset import Preset
 
 __all__ = ["GRAPHS", "PRESETS", "PROTOCOLS", "TENSORS", "Preset", "preset_for"]
 
-PROTOCOLS: dict[str, dict[str, Preset]] = {"ciga": CIGA, "gala": GALA, "gmt": GMT, "gmt-pna": GMT_PNA, "pair": PAIR}
+PROTOCOLS: dict[str, dict[str, Preset]] = {
+    "ciga": CIGA,
+    "gala": GALA,
+    "gmt": GMT,
+    "gmt-pna": GMT_PNA,
+    "pair": PAIR,
+    "feat": FEAT,
+}
 
 
 def _with_methods_of(older: Preset, newer: Preset, methods: tuple[str, ...]) -> Preset:
@@ -29,7 +38,8 @@ def _with_methods_of(older: Preset, newer: Preset, methods: tuple[str, ...]) -> 
     return replace(older, methods={**older.methods, **{name: newer.settings(name) for name in methods}})
 
 
-PRESETS: dict[str, Preset] = {**GMT, **GALA, **CIGA, **PAIR}
+PRESETS: dict[str, Preset] = {**FEAT, **GMT, **GALA, **CIGA, **PAIR}
+PRESETS |= {name: _with_methods_of(PAIR[name], FEAT[name], OWN_OF_FEAT) for name in PAIR.keys() & FEAT.keys()}
 PRESETS |= {name: _with_methods_of(GALA[name], GMT[name], OWN_OF_GMT) for name in GALA.keys() & GMT.keys()}
 PRESETS |= {name: _with_methods_of(CIGA[name], GALA[name], OWN_METHODS) for name in CIGA.keys() & GALA.keys()}
 
