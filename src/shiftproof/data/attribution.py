@@ -149,7 +149,7 @@ def _read(name: str) -> tuple[GraphSet, dict[str, np.ndarray]]:
         edge_attr=kinds,
         y=torch.from_numpy(part["y"].astype(np.float32)),
         node_columns={
-            ATOM: elements_of(x, ELEMENTS),
+            ATOM: elements_of(x, ELEMENTS, hydrogens=0 if name == "crippen" else -1),
             "attribution": torch.from_numpy(part["node_label"].astype(np.float32)),
         },
         edge_columns={BOND: torch.tensor(BONDS, dtype=torch.int8)[kinds.argmax(1)]},

@@ -28,8 +28,11 @@ def is_molecule(graphs: Any) -> bool:
     return ATOM in graphs.node_columns and BOND in graphs.edge_columns
 
 
-def elements_of(one_hot: torch.Tensor, symbols: tuple[str, ...]) -> torch.Tensor:
-    """The node column `atom` of nodes whose features are one-hot over the elements; charges and hydrogens unknown."""
+def elements_of(one_hot: torch.Tensor, symbols: tuple[str, ...], hydrogens: int = -1) -> torch.Tensor:
+    """The node column `atom` of nodes whose features are one-hot over the elements; charges are unknown.
+
+    `hydrogens` is 0 where all of them are nodes of their own.
+    """
     numbers = torch.tensor([SYMBOLS.index(symbol) for symbol in symbols], dtype=torch.int8)
     element = numbers[one_hot.argmax(1)]
-    return torch.stack([element, torch.zeros_like(element), torch.full_like(element, -1)], 1)
+    return torch.stack([element, torch.zeros_like(element), torch.full_like(element, hydrogens)], 1)

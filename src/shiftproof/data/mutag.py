@@ -67,7 +67,7 @@ def _with_truth(everything: GraphSet) -> GraphSet:
         edge_attr=None,  # not used in the chapter
         edge_truth=truth,
         node_truth=atoms,
-        node_columns={ATOM: elements_of(everything.x, ELEMENTS)},
+        node_columns={ATOM: elements_of(everything.x, ELEMENTS, hydrogens=0)},
         edge_columns={BOND: bonds.to(torch.int8)},
     )
     return whole[(everything.y == 1) | marked]

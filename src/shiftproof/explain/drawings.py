@@ -1,15 +1,21 @@
-"""Pictures of graphs with their edge scores and, where known, the ground truth."""
+"""Pictures of explained graphs: edge scores and, where known, the ground truth; molecules as molecules."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from torch import Tensor
 
-from shiftproof.errors import ShiftproofError
+from shiftproof.data.chemistry import is_molecule
+from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.explain.elements import edge_scores
+from shiftproof.explain.molecule_drawings import draw_molecules
+from shiftproof.explain.superpixel_drawings import draw_superpixels, is_superpixels
 from shiftproof.methods.explanation import Explanation
 from shiftproof.training.checkpoint import write_atomic
 
@@ -17,29 +23,57 @@ MOST_GRAPHS = 60
 TRUTH, NODE, STRONG = "#d81b60", "#90a4ae", "#0b3954"
 
 
-def draw(explanation: Explanation, path: str | Path, *, columns: int = 4) -> Path:
-    """Write one picture of all the explained graphs: the darker and wider an edge, the higher its score.
+def draw(
+    explanation: Explanation,
+    path: str | Path,
+    *,
+    columns: int = 4,
+    kind: Literal["auto", "graphs", "beside", "molecules", "superpixels"] = "auto",
+) -> Path:
+    """Write one picture of all the explained graphs; the format follows the suffix: .png, .svg or .pdf.
 
-    Scores are stretched over each graph's own range; both directions of an edge are averaged. Nodes of the ground truth
-    are pink, and its edges are underlaid in pink. The format follows the suffix: .png, .svg or .pdf.
+    "graphs": the darker and wider an edge, the higher its score, stretched over each graph's own range; both directions
+    of an edge are averaged, and the ground truth is underlaid in pink. "beside": scores and truth side by side.
+    "molecules" are drawn with their atoms (.png or .svg), "superpixels" over the digit. "auto" takes what fits.
     """
     path = Path(path)
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise ShiftproofError(f"'{path}' must end in .png, .svg or .pdf")
     if len(explanation) > MOST_GRAPHS:
         raise ShiftproofError(f"a picture holds at most {MOST_GRAPHS} graphs, not {len(explanation)}; choose some")
+    if kind == "auto":
+        kind = _fitting(explanation, path)
+    if kind == "molecules":
+        return draw_molecules(explanation, path, columns=columns)
+    if kind == "superpixels":
+        return draw_superpixels(explanation, path, columns=columns)
+    if kind == "beside":
+        return _draw_beside(explanation, path)
+    if kind != "graphs":
+        raise unknown("kind of picture", kind, ("auto", "graphs", "beside", "molecules", "superpixels"))
+    return figure_of(len(explanation), path, columns, lambda axis, number: _draw_one(axis, explanation, number))
+
+
+def _fitting(explanation: Explanation, path: Path) -> Literal["graphs", "molecules", "superpixels"]:
+    if is_molecule(explanation.batch) and path.suffix != ".pdf" and find_spec("rdkit") is not None:
+        return "molecules"
+    return "superpixels" if is_superpixels(explanation) else "graphs"
+
+
+def figure_of(count: int, path: Path, columns: int, draw_one: Callable[[Any, int], None]) -> Path:
+    """A grid of `count` panels, each drawn by its number, written to the path."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    columns = min(columns, max(len(explanation), 1))
-    rows = -(-len(explanation) // columns)
+    columns = min(columns, max(count, 1))
+    rows = -(-max(count, 1) // columns)
     figure, axes = pyplot.subplots(rows, columns, figsize=(3.4 * columns, 3.4 * rows), squeeze=False)
     for number, axis in enumerate(axes.flat):
         axis.set_axis_off()
-        if number < len(explanation):
-            _draw_one(axis, explanation, number)
+        if number < count:
+            draw_one(axis, number)
     figure.tight_layout()
     content = io.BytesIO()
     figure.savefig(content, format=path.suffix[1:], dpi=130, bbox_inches="tight")
@@ -48,20 +82,38 @@ def draw(explanation: Explanation, path: str | Path, *, columns: int = 4) -> Pat
     return path
 
 
-def _draw_one(axis: Any, explanation: Explanation, number: int) -> None:
+def _draw_beside(explanation: Explanation, path: Path) -> Path:
+    """Scores on the left, ground truth on the right, two graphs a row."""
+    if explanation.batch.edge_truth is None:
+        raise ShiftproofError("scores and truth are drawn side by side where the truth of edges is known")
+
+    def one(axis: Any, panel: int) -> None:
+        number, second = divmod(panel, 2)
+        _draw_one(axis, explanation, number, show="truth" if second else "scores")
+
+    return figure_of(2 * len(explanation), path, 4, one)
+
+
+def _draw_one(
+    axis: Any, explanation: Explanation, number: int, show: Literal["both", "scores", "truth"] = "both"
+) -> None:
     import networkx as nx
 
     batch = explanation.batch
     start, end = int(batch.ptr[number]), int(batch.ptr[number + 1])
     chosen = (batch.edge_batch == number).cpu()
     ends = (batch.edge_index.cpu()[:, chosen] - start).numpy()
-    pairs, scores = _undirected(ends, _scores(explanation, chosen))
+    pairs, scores = _undirected(ends, edge_scores(explanation).detach().cpu()[chosen].double().numpy())
     graph = nx.Graph()
     graph.add_nodes_from(range(end - start))
     graph.add_edges_from(map(tuple, pairs.tolist()))
     position = nx.kamada_kawai_layout(graph) if graph.number_of_nodes() < 150 else nx.spring_layout(graph, seed=0)
     true_nodes = _rows(batch.node_truth, slice(start, end))
     true_edges = _undirected(ends, _rows(batch.edge_truth, chosen))[1] > 0 if batch.edge_truth is not None else None
+    if show == "truth":
+        scores = np.zeros_like(scores) if true_edges is None else true_edges.astype(float)
+    if show == "scores":
+        true_nodes = true_edges = None
     if true_edges is not None and true_edges.any():
         marked = [tuple(pair) for pair in pairs[true_edges].tolist()]
         nx.draw_networkx_edges(graph, position, marked, width=7, edge_color=TRUTH, alpha=0.25, ax=axis)
@@ -75,14 +127,7 @@ def _draw_one(axis: Any, explanation: Explanation, number: int) -> None:
     )
     colours = [TRUTH if true_nodes is not None and true_nodes[i] > 0 else NODE for i in range(end - start)]
     nx.draw_networkx_nodes(graph, position, node_size=36, node_color=colours, linewidths=0, ax=axis)
-    axis.set_title(_title(explanation, number), fontsize=9)
-
-
-def _scores(explanation: Explanation, chosen: Tensor) -> np.ndarray:
-    scores = explanation.edge_scores
-    if scores is None:
-        raise ShiftproofError("there are no edge scores to draw")
-    return scores.detach().cpu()[chosen].double().numpy()
+    axis.set_title("truth" if show == "truth" else title_of(explanation, number), fontsize=9)
 
 
 def _undirected(ends: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -100,13 +145,24 @@ def _rows(values: Tensor | None, rows: Any) -> Any:
     return None if values is None else values.cpu()[rows].double().numpy()
 
 
-def _title(explanation: Explanation, number: int) -> str:
+def title_of(explanation: Explanation, number: int) -> str:
+    """Which graph it is, its class and what was predicted; of a regression its value."""
     batch, logits = explanation.batch, explanation.logits
     parts = [f"graph {int(batch.index[number])}"]
-    if batch.y is not None:
-        parts.append(f"class {int(batch.y[number])}" if batch.y[number].numel() == 1 else "")
+    if batch.y is not None and batch.y[number].numel() == 1:
+        parts.append(_worded(float(batch.y[number]), "class"))
     if logits is not None:
         row = logits[number]
-        predicted = int(row.argmax()) if row.dim() and row.numel() > 1 else int(row.float().mean() > 0)
-        parts.append(f"predicted {predicted}")
-    return ", ".join(part for part in parts if part)
+        if row.dim() and row.numel() > 1:
+            parts.append(f"predicted {int(row.argmax())}")
+        elif batch.y is not None and bool((batch.y == batch.y.round()).all()):
+            parts.append(f"predicted {int(row.float().mean() > 0)}")
+        else:
+            parts.append(_worded(float(row), "predicted"))
+    return ", ".join(parts)
+
+
+def _worded(value: float, kind: str) -> str:
+    if value == round(value):
+        return f"{kind} {int(value)}"
+    return f"{'value' if kind == 'class' else kind} {value:.2f}"

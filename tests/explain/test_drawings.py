@@ -1,0 +1,131 @@
+"""Pictures and tables: molecules are molecules, digits are digits, files hold what was scored."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import shiftproof as sp
+from shiftproof.data import molecule_graphs
+from shiftproof.data.chemistry import SYMBOLS
+from shiftproof.errors import ShiftproofError
+from shiftproof.explain import draw, write_explanations
+from shiftproof.explain.superpixel_drawings import is_superpixels
+from shiftproof.explain.writing import chosen_graphs
+from shiftproof.methods import Explanation
+
+sys.path.insert(0, str(Path(__file__).parent))
+from own_models import OwnGCN, random_graphs
+
+SMILES = ["CCO", "c1ccc(cc1)C(=O)NC", "C[N+](C)(C)CC(=O)[O-]", "c1cc[nH]c1"]
+
+
+def molecules() -> Explanation:
+    pytest.importorskip("rdkit", reason="needs RDKit (shiftproof[molecules])")
+    batch = molecule_graphs(SMILES).whole()
+    scores = torch.rand(batch.num_edges, generator=torch.Generator().manual_seed(0))
+    return Explanation(batch.replace(y=torch.arange(4) % 2), edge_scores=scores, logits=torch.randn(4))
+
+
+def test_a_molecule_is_rebuilt_from_what_its_graph_keeps():
+    found = molecules()
+    from rdkit import Chem
+
+    from shiftproof.explain.molecule_drawings import molecule
+
+    for number, smiles in enumerate(SMILES):
+        rebuilt = molecule(found.batch, number)
+        Chem.SanitizeMol(rebuilt)
+        assert Chem.MolToSmiles(rebuilt) == Chem.CanonSmiles(smiles)
+
+
+def test_molecules_are_drawn_with_their_atoms_and_the_truth_beside(tmp_path):
+    found = molecules()
+    plain = found.draw(tmp_path / "plain.svg").read_text()
+    assert plain.count("predicted") == 0  # RDKit draws captions as outlines, not as text
+    assert "<svg" in plain
+    marked = Explanation(
+        found.batch.replace(node_truth=torch.ones(found.batch.num_nodes, dtype=torch.bool)), found.edge_scores
+    )
+    both = marked.draw(tmp_path / "both.svg").read_text()
+    assert both.count("<path") > 1.5 * plain.count("<path")  # every molecule stands twice
+    assert found.draw(tmp_path / "plain.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(ShiftproofError, match=r"must end in \.png or \.svg"):
+        draw(found, tmp_path / "plain.pdf", kind="molecules")
+
+
+def test_the_shade_of_an_atom_follows_its_score():
+    from shiftproof.explain.molecule_drawings import SCORE_COLOUR, _shades
+
+    values = torch.tensor([0.0, 0.05, 0.5, 1.0]).numpy()
+    shades = _shades(values, SCORE_COLOUR)
+    assert set(shades) == {2, 3}
+    assert shades[3][0] < shades[2][0] < 1
+
+
+def test_graphs_and_their_truth_stand_side_by_side(tmp_path):
+    batch = random_graphs().whole()
+    found = Explanation(batch, edge_scores=torch.rand(batch.num_edges))
+    assert draw(found, tmp_path / "beside.png", kind="beside").stat().st_size > 10_000
+    with pytest.raises(ShiftproofError, match="where the truth of edges is known"):
+        draw(
+            Explanation(random_graphs(marked=False).whole(), torch.rand(batch.num_edges)),
+            tmp_path / "b.png",
+            kind="beside",
+        )
+    with pytest.raises(ShiftproofError, match="unknown kind of picture"):
+        draw(found, tmp_path / "c.png", kind="circles")  # type: ignore[arg-type]
+
+
+def test_nodes_alone_can_be_drawn(tmp_path):
+    batch = random_graphs(count=2).whole()
+    Explanation(batch, node_scores=torch.rand(batch.num_nodes)).draw(tmp_path / "nodes.png")
+    assert (tmp_path / "nodes.png").exists()
+
+
+def test_superpixels_are_drawn_over_the_digit(tmp_path):
+    pytest.importorskip("skimage", reason="needs scikit-image (shiftproof[images])")
+    graphs = sp.load("colored-digits-sp", limit=4).test[:2]
+    batch = graphs.whole()
+    found = Explanation(batch, edge_scores=torch.rand(batch.num_edges))
+    if not is_superpixels(found):
+        batch = batch.replace(columns={"image": torch.arange(2)})
+        found = Explanation(batch, edge_scores=found.edge_scores)
+    assert found.draw(tmp_path / "digits.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_is_written_of_molecules(tmp_path):
+    found = molecules()
+    graphs = molecule_graphs(SMILES)
+    graphs.y = torch.tensor([0, 1, 0, 1])
+    torch.manual_seed(0)
+    model = OwnGCN(features=39)
+    written = write_explanations(model, graphs, tmp_path, by="gradient", graphs=2)
+    atoms = list(csv.DictReader((tmp_path / "atoms.csv").open()))
+    assert len(atoms) == found.batch.num_nodes
+    assert [row["element"] for row in atoms[:3]] == ["C", "C", "O"]
+    assert {row["element"] for row in atoms} <= set(SYMBOLS)
+    edges = list(csv.DictReader((tmp_path / "edges.csv").open()))
+    assert len(edges) == found.batch.num_edges
+    measures = json.loads((tmp_path / "explanations.json").read_text())["measures"]
+    assert set(measures) == {"sparsity", "fidelity_plus", "fidelity_minus"}
+    assert all(m["low"] <= m["value"] <= m["high"] for m in measures.values())
+    assert Path(written["picture"]).exists()
+
+
+def test_an_explanation_of_some_graphs_is_that_of_these():
+    graphs = random_graphs()
+    torch.manual_seed(0)
+    model = OwnGCN()
+    whole = sp.explain(model, graphs, by="gradient")
+    few = chosen_graphs(whole, torch.tensor([4, 1]))
+    alone = sp.explain(model, graphs[[4, 1]], by="gradient")
+    torch.testing.assert_close(few.edge_scores, alone.edge_scores)
+    torch.testing.assert_close(few.logits, alone.logits)
+    assert torch.equal(few.batch.edge_truth, alone.batch.edge_truth)
+    assert few.batch.index.tolist() == [4, 1]
