@@ -19,7 +19,17 @@ from shiftproof.pareto.mgda import MinNorm
 from shiftproof.pareto.optimizer import PAIR
 from shiftproof.pareto.pair import Pair
 from shiftproof.pareto.programme import maximise_on_simplex
+from shiftproof.pareto.selection import (
+    RunHistory,
+    Selection,
+    default_preference,
+    leave_one_out,
+    select,
+    select_by_validation,
+    select_step,
+)
 from shiftproof.pareto.solver import PreferenceSolver, SmoothedSolver
+from shiftproof.pareto.torchjd import pair_aggregator, pair_weighting
 
 __all__ = [
     "PAIR",
@@ -30,10 +40,19 @@ __all__ = [
     "MinNorm",
     "Pair",
     "PreferenceSolver",
+    "RunHistory",
+    "Selection",
     "SmoothedSolver",
     "adjustment",
+    "default_preference",
     "dominates",
     "front",
+    "leave_one_out",
     "maximise_on_simplex",
     "nonuniformity",
+    "pair_aggregator",
+    "pair_weighting",
+    "select",
+    "select_by_validation",
+    "select_step",
 ]

@@ -33,9 +33,9 @@ class Pair(Balance):
     balanced step, as a hundred times the ratio of the task's loss to the term's (spec pair 4.7).
 
     `parameters` whose gradients are compared: "head" (PAIR-o w), "featurizer" (PAIR-o phi) or "all" (PAIR-o f); every
-    parameter is moved, unless `freeze` keeps all but the head as they are, in evaluation mode. The second phase begins
-    with a fresh `balance_optimizer` ("sgd" or "adam") with `balance_lr`; None goes on with the trainer's.
-    `solver`: "preference", "smoothed" (SEPO), "min-norm" (MGDA) or "fixed" (the preference as weights).
+    parameter is moved, unless `freeze_featurizer` keeps all but the head as they are, in evaluation mode. The second
+    phase begins with a fresh `balance_optimizer` ("sgd" or "adam") with `balance_lr`; None goes on with the trainer's.
+    `balance_solver`: "preference", "smoothed" (SEPO), "min-norm" (MGDA) or "fixed" (the preference as weights).
     """
 
     def __init__(
@@ -49,16 +49,16 @@ class Pair(Balance):
         balance_optimizer: Literal["sgd", "adam"] | None = None,
         balance_lr: float | None = None,
         balance_momentum: float = 0.9,
-        freeze: bool = False,
-        solver: Literal["preference", "smoothed", "min-norm", "fixed"] = "preference",
+        freeze_featurizer: bool = False,
+        balance_solver: Literal["preference", "smoothed", "min-norm", "fixed"] = "preference",
         guard: bool = False,
         negative: Literal["multiply", "add", "error"] = "multiply",
         negative_rate: float = 1e-2,
         solver_compat: Literal["reference"] | None = None,
     ) -> None:
         require_set(parameters)
-        if solver not in SOLVERS:
-            raise unknown("solver", solver, SOLVERS)
+        if balance_solver not in SOLVERS:
+            raise unknown("balance_solver", balance_solver, SOLVERS)
         if negative not in ("multiply", "add", "error"):
             raise unknown("negative", str(negative), ("multiply", "add", "error"))
         if balance_lr is not None and balance_optimizer is None:
@@ -71,8 +71,8 @@ class Pair(Balance):
         self.balance_optimizer = balance_optimizer
         self.balance_lr = balance_lr
         self.balance_momentum = balance_momentum
-        self.freeze = freeze
-        self.solver = solver
+        self.freeze_featurizer = freeze_featurizer
+        self.balance_solver = balance_solver
         self.guard = guard
         self.negative = negative
         self.negative_rate = negative_rate
@@ -101,7 +101,7 @@ class Pair(Balance):
             )
 
     def before(self, method: Method, step: int) -> None:
-        if not (self.freeze and self.phase(step)):
+        if not (self.freeze_featurizer and self.phase(step)):
             return
         kept = {id(p) for p in method.head_parameters()}
         for module in method.modules():
@@ -149,11 +149,11 @@ class Pair(Balance):
         return [1.0, *(AHEAD * max(task, 1e-300) / max(other, floor) for other in others)]
 
     def _made(self, numbers: list[float]) -> Balancer:
-        if self.solver == "min-norm":
+        if self.balance_solver == "min-norm":
             return MinNorm()
-        if self.solver == "fixed":
+        if self.balance_solver == "fixed":
             return FixedWeights([number / sum(numbers) for number in numbers])
-        if self.solver == "smoothed":
+        if self.balance_solver == "smoothed":
             return SmoothedSolver(numbers, eps=self.eps)
         return PreferenceSolver(numbers, eps=self.eps, guard=self.guard, compat=self.solver_compat)
 
