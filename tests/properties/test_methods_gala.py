@@ -11,7 +11,20 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import shiftproof as sp
-from shiftproof.methods import CAL, GALA, GIL, GREA, GSAT, XGNN, DataShape, EnvironmentAssistant, MoleOOD, Network
+from shiftproof.methods import (
+    CAL,
+    CIGA,
+    GALA,
+    GIL,
+    GREA,
+    GSAT,
+    XGNN,
+    DataShape,
+    EnvironmentAssistant,
+    MoleOOD,
+    Network,
+    VREx,
+)
 from shiftproof.methods.assistant import cosine_kmeans, nearest_centre, seen_by
 from shiftproof.methods.cal import divergence_from_uniform
 from shiftproof.methods.disc import difficulty
@@ -466,6 +479,29 @@ def test_gala_M6_gils_penalty_is_the_variance_of_the_heads_gradient(data, monkey
     torch.testing.assert_close(terms["gradients"].detach(), expected, atol=1e-6, rtol=1e-4)
 
 
+def test_gala_M6_gils_penalty_vanishes_where_all_environments_are_equal(data, monkeypatch):
+    once = torch.arange(12)
+    batch, model = data.train.batch(once.repeat(3)), seeded(GIL, data)
+    monkeypatch.setattr("shiftproof.methods.gil.nearest_centre", lambda *_: torch.arange(36) // 12)
+    assert float(model.losses(batch)["gradients"].detach()) == pytest.approx(0, abs=1e-10)
+    monkeypatch.setattr("shiftproof.methods.gil.nearest_centre", lambda *_: torch.arange(36) % 3)
+    assert float(model.losses(batch)["gradients"].detach()) > 1e-6
+
+
+def test_gala_M6_the_penalty_of_vrex_moves_its_networks_and_vanishes_for_equal_environments(data):
+    once, model = torch.arange(12), seeded(VREx, data, environments="random")
+    model.environment.copy_(torch.arange(len(data.train)) % 2)
+    loss = model.losses(data.train.whole())["vrex"]
+    loss.backward()
+    assert float(loss.detach()) > 0
+    assert all(bool(p.grad.abs().max() > 0) for p in model.head.parameters() if p.grad is not None)
+    assert any(p.grad is not None and bool(p.grad.any()) for p in model.featurizer.parameters())
+    twice = data.train.batch(torch.cat([once, once]))
+    twice = twice.replace(index=torch.arange(24))
+    model.environment[:24] = torch.arange(24) // 12
+    assert float(model.losses(twice)["vrex"].detach()) == pytest.approx(0, abs=1e-10)
+
+
 def test_gala_M7_with_one_environment_moleood_is_plain_training(data):
     batch, model = data.train.whole(), seeded(MoleOOD, data, clusters=1)
     inference = model.inference
@@ -505,6 +541,13 @@ def test_gala_M9_without_their_terms_the_baselines_have_the_loss_of_the_interpre
     batch = data.train.whole()
     plain, other = seeded(XGNN, data, **BACKBONE), seeded(make, data, **options)
     torch.testing.assert_close(other.losses(batch)["task"], plain.losses(batch)["task"])
+
+
+def test_gala_M9_without_its_contrast_ciga_is_the_interpretable_gnn(data):
+    batch = data.train.whole()
+    plain, ciga = seeded(XGNN, data, **BACKBONE), seeded(CIGA, data, alpha=0.0, **BACKBONE)
+    assert list(ciga.losses(batch)) == ["task"]
+    assert torch.equal(plain.losses(batch)["task"], ciga.losses(batch)["task"])
 
 
 def test_gala_M9_without_its_terms_gala_has_the_losses_of_the_interpretable_gnn(data):
