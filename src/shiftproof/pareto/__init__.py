@@ -14,7 +14,7 @@ balancer for weights: `PreferenceSolver` (the preference programme), `SmoothedSo
 
 from shiftproof.pareto.balance import Balance
 from shiftproof.pareto.balancer import Balanced, Balancer, FixedWeights
-from shiftproof.pareto.fronts import adjustment, dominates, front, nonuniformity
+from shiftproof.pareto.fronts import adjustment, balanced_set, dominates, front, nonuniformity, sample_complexity
 from shiftproof.pareto.mgda import MinNorm
 from shiftproof.pareto.optimizer import PAIR
 from shiftproof.pareto.pair import Pair
@@ -44,6 +44,7 @@ __all__ = [
     "Selection",
     "SmoothedSolver",
     "adjustment",
+    "balanced_set",
     "default_preference",
     "dominates",
     "front",
@@ -52,6 +53,7 @@ __all__ = [
     "nonuniformity",
     "pair_aggregator",
     "pair_weighting",
+    "sample_complexity",
     "select",
     "select_by_validation",
     "select_step",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -71,6 +72,25 @@ def adjustment(losses: ArrayLike, preference: ArrayLike) -> Array:
 def _nonuniformity(share: Array) -> float:
     counted = share[share > np.finfo(float).eps]
     return max(float((counted * np.log(len(share) * counted)).sum()), 0.0)
+
+
+def balanced_set(losses: ArrayLike, preference: ArrayLike, eps: float) -> NDArray[np.bool_]:
+    r"""Which vectors of losses ([n, M]) have :math:`|p_iL_i - p_jL_j| \le \epsilon` for all pairs of objectives."""
+    weighted = np.asarray(losses, float) * np.asarray(preference, float)
+    return weighted.max(axis=1) - weighted.min(axis=1) <= eps
+
+
+def sample_complexity(
+    *, largest_loss: float, largest_preference: float, gap: float, penalties: int, functions: int, risk: float
+) -> int:
+    r"""How many samples make the empirically balanced set the true one with probability :math:`1-\gamma` (spec 4.9).
+
+    .. math:: |D| \ge \frac{32 L_{max}^2 p_{max}^2}{\delta^2}\log\frac{2(m+1)|\mathcal F|}{\gamma}
+
+    `gap` is :math:`\delta`, how far any :math:`|p_iL_i-p_jL_j|` stays from the threshold; `risk` is :math:`\gamma`.
+    """
+    factor = 32 * largest_loss**2 * largest_preference**2 / gap**2
+    return math.ceil(factor * math.log(2 * (penalties + 1) * functions / risk))
 
 
 def normalised(preference: Sequence[float] | ArrayLike) -> Array:
