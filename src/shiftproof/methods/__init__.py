@@ -18,6 +18,7 @@ from shiftproof.methods.base import DataShape, Method, Network
 from shiftproof.methods.cal import CAL
 from shiftproof.methods.ciga import CIGA, XGNN, CIGAv1, CIGAv2
 from shiftproof.methods.cnc import CNC
+from shiftproof.methods.composite import Composite
 from shiftproof.methods.dir import DIR
 from shiftproof.methods.disc import DisC
 from shiftproof.methods.eiil import EIIL
@@ -47,6 +48,7 @@ __all__ = [
     "CAL",
     "CIGA",
     "CNC",
+    "Composite",
     "DECODERS",
     "DIR",
     "EIIL",
