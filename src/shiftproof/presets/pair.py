@@ -42,6 +42,7 @@ PAIR: dict[str, Preset] = {
             "vrex": {"penalty": 1e4, "anneal_steps": 150},
             "irmx": {"irm_penalty": 1e4, "vrex_penalty": 1e4, "anneal_steps": 150, "refresh": True},
             "ib-irm": {"penalty": 1e4, "anneal_steps": 150, "refresh": True},
+            "composite": {"penalty": 1e4, "anneal_steps": 150, "refresh": True},
             "eiil": {"penalty": 1e4, "anneal_steps": 150, "refresh": True, "reference_epochs": 150},
         },
         balance_lr=0.1,
