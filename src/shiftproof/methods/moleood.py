@@ -9,10 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.data.dataset import Dataset
+from shiftproof.data.fragments import brics_fragments
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.base import Batch, DataShape, Method, Network, Trains, width_of
 from shiftproof.methods.erm import ERM
+from shiftproof.nn import GraphFeaturizer, pool, segment_softmax, segment_sum
 from shiftproof.objectives import env_risks, mean_over_present, sample_losses
 from shiftproof.registry import register
 
@@ -87,6 +89,32 @@ class EnvironmentInference(Method):
         }
 
 
+class SubstructureFeaturizer(nn.Module):
+    """A molecule by its fragments: each is read alone, and the whole says how much each of them counts.
+
+    .. math:: out = \\sum_f a_f h_f, \\qquad a = softmax_f ⟨W_q h_G, W_k h_f⟩ / \\sqrt d
+
+    Fragments are those of BRICS (spec gala 5.8: the authors' main model attends over substructures).
+    """
+
+    def __init__(self, whole: GraphFeaturizer, part: GraphFeaturizer) -> None:
+        super().__init__()
+        self.whole, self.part, self.out_channels = whole, part, whole.out_channels
+        self.query = nn.Linear(self.out_channels, self.out_channels)
+        self.key = nn.Linear(self.out_channels, self.out_channels)
+
+    def forward(self, batch: GraphBatch) -> Tensor:
+        fragment, owner = brics_fragments(batch)
+        inside = fragment[batch.edge_index[0]] == fragment[batch.edge_index[1]]
+        attr = None if batch.edge_attr is None else batch.edge_attr[inside]
+        alone = batch.replace(edge_index=batch.edge_index[:, inside], edge_attr=attr, edge_truth=None, edge_columns={})
+        h = pool(self.part.nodes(alone), fragment, len(owner), self.part.readout)
+        asked = self.query(self.whole(batch)).index_select(0, owner)
+        score = (asked * self.key(h)).sum(1) / self.out_channels**0.5
+        share = segment_softmax(score, owner, batch.num_graphs)
+        return segment_sum(share.unsqueeze(1) * h, owner, batch.num_graphs)
+
+
 @register("moleood", tags=("graphs",))
 class MoleOOD(ERM):
     """Infer environments, then learn what predicts equally well in all of them and wherever they are unknown.
@@ -96,7 +124,8 @@ class MoleOOD(ERM):
 
     Stage 0 trains `reference_epochs` epochs of the inference of `clusters` environments on the encoder that the main
     model goes on with (spec gala 5.8: "as used"); with `share_encoder=False` the classifier of environments, the
-    predictor that is told them and the main model have an encoder each, as the authors have it. The divergence of the
+    predictor that is told them and the main model have an encoder each, as the authors have it. With
+    `substructures="brics"` the main model looks at the fragments of molecules (needs RDKit). The divergence of the
     inference is summed over the batch as in the authors' code, unless `divergence="mean"`.
     """
 
@@ -110,11 +139,12 @@ class MoleOOD(ERM):
         prior: Prior = "uniform",
         divergence: Literal["sum", "mean"] = "sum",
         share_encoder: bool = True,
+        substructures: Literal["none", "brics"] = "none",
         reference_epochs: int = 20,
     ) -> None:
-        super().__init__(shape, network=network)
         if shape.kind != "graphs":
             raise ShiftproofError("MoleOOD works on graphs, not on plain tensors")
+        super().__init__(shape, network=_by_fragments(network, shape) if substructures == "brics" else network)
         if clusters < 1:
             raise ShiftproofError(f"'clusters' is a whole number from 1, not {clusters}")
         if divergence not in ("sum", "mean"):
@@ -124,7 +154,8 @@ class MoleOOD(ERM):
         def another() -> nn.Module:
             return copy.deepcopy(network) if isinstance(network, nn.Module) else (network or Network()).build(shape)
 
-        first, second = (self.featurizer, None) if share_encoder else (another(), another())
+        shared = self.featurizer.whole if isinstance(self.featurizer, SubstructureFeaturizer) else self.featurizer
+        first, second = (shared, None) if share_encoder else (another(), another())
         self.inference = EnvironmentInference(shape, first, clusters, prior, divergence == "mean", second)
         self.weights = {"task": 1.0, "conditional": penalty}
 
@@ -149,6 +180,16 @@ class MoleOOD(ERM):
         self.inference.train(was_training)
         expected = self.inference.conditional_losses(seen, batch.y) @ self.inference.prior
         return self.inference.log_domain(h, batch.y).argmax(1), expected
+
+
+def _by_fragments(network: Network | nn.Module | None, shape: DataShape) -> SubstructureFeaturizer:
+    if isinstance(network, nn.Module):
+        raise ShiftproofError("substructures='brics' builds its own networks; leave out 'network'")
+    spec = network or Network()
+    whole, part = (
+        GraphFeaturizer(spec.encoder(shape.in_shape[0], shape.edge_dim), readout=spec.readout) for _ in range(2)
+    )
+    return SubstructureFeaturizer(whole, part)
 
 
 def prior_over(count: int, kind: str) -> Tensor:
