@@ -7,10 +7,11 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from shiftproof.data.graphs import GraphBatch
 from shiftproof.errors import ShiftproofError, unknown
-from shiftproof.methods.explanation import Explanation
-from shiftproof.nn import lift_to_edges, segment_count, segment_mean, segment_sum
+from shiftproof.methods.explanation import Explanation, edge_scores, node_scores
+from shiftproof.nn import segment_count, segment_mean, segment_sum
+
+__all__ = ["Elements", "average_rank", "correlation", "edge_scores", "elements", "node_scores", "true_elements"]
 
 Of = Literal["edges", "nodes"]
 KINDS: tuple[Of, ...] = ("edges", "nodes")
@@ -50,28 +51,6 @@ def true_elements(explanation: Explanation, of: Of) -> tuple[Elements, Tensor]:
     if found.truth is None:
         raise ShiftproofError(f"these graphs have no ground truth of their {of}")
     return found, found.truth
-
-
-def edge_scores(explanation: Explanation) -> Tensor:
-    if explanation.edge_scores is not None:
-        return explanation.edge_scores
-    if explanation.node_scores is None:
-        raise ShiftproofError("this explanation scores neither edges nor nodes")
-    return lift_to_edges(explanation.node_scores, explanation.batch.edge_index)
-
-
-def node_scores(explanation: Explanation) -> Tensor:
-    if explanation.node_scores is not None:
-        return explanation.node_scores
-    if explanation.edge_scores is None:
-        raise ShiftproofError("this explanation scores neither edges nor nodes")
-    return nodes_from_edges(explanation.edge_scores, explanation.batch)
-
-
-def nodes_from_edges(scores: Tensor, batch: GraphBatch) -> Tensor:
-    """The mean score of the edges at each node, incoming and outgoing; 0 where there is none."""
-    ends = batch.edge_index.flatten()
-    return segment_mean(torch.cat([scores, scores]).double(), ends, batch.num_nodes).to(scores.dtype)
 
 
 def average_rank(scores: Tensor, graph: Tensor, num_graphs: int) -> Tensor:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from shiftproof.data.graphs import GraphBatch
+from shiftproof.errors import ShiftproofError
+from shiftproof.nn import lift_to_edges, segment_mean
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,3 +33,23 @@ class Explanation:
         from shiftproof.explain.drawings import draw  # drawings stand further right on the data's path
 
         return draw(self, path)
+
+
+def edge_scores(explanation: Explanation) -> Tensor:
+    """One score a stored edge; from scores of nodes as the product of both ends."""
+    if explanation.edge_scores is not None:
+        return explanation.edge_scores
+    if explanation.node_scores is None:
+        raise ShiftproofError("this explanation scores neither edges nor nodes")
+    return lift_to_edges(explanation.node_scores, explanation.batch.edge_index)
+
+
+def node_scores(explanation: Explanation) -> Tensor:
+    """One score a node; from scores of edges as the mean over those that come in and go out, 0 where there are none."""
+    if explanation.node_scores is not None:
+        return explanation.node_scores
+    scores, batch = explanation.edge_scores, explanation.batch
+    if scores is None:
+        raise ShiftproofError("this explanation scores neither edges nor nodes")
+    both = torch.cat([scores, scores]).double()
+    return segment_mean(both, batch.edge_index.flatten(), batch.num_nodes).to(scores.dtype)

@@ -15,6 +15,7 @@ from shiftproof.data.dataset import Dataset, Split, Task
 from shiftproof.data.graphs import GraphSet
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.base import Method
+from shiftproof.methods.explanation import edge_scores, node_scores
 from shiftproof.nn import segment_rank, segment_sum
 from shiftproof.objectives import sample_losses
 
@@ -220,27 +221,37 @@ def all_measures(method: Method, samples: Split, dataset: Dataset, split: str) -
 
 
 def explanation_measures(method: Any, graphs: GraphSet) -> dict[str, float | None]:
-    """How well edge scores find the true edges.
+    """How well scores find the true edges and nodes.
 
     `edge_auc`: ROC-AUC over all edges together; `edge_precision`: the share of true edges among each graph's best,
-    as many as it has true ones, averaged over graphs that have any.
+    as many as it has true ones, averaged over graphs that have any. `node_auc`: ROC-AUC over all nodes of graphs that
+    have any true one.
     """
     scores, truths, shares, counted = [], [], 0.0, 0
+    of_nodes, true_nodes = [], []
     for batch in graphs.batches(EVALUATION_BATCH):
-        edge_scores = method.explain(batch).edge_scores
-        if edge_scores is None or batch.edge_truth is None:
+        found = method.explain(batch)
+        scored = edge_scores(found)
+        if batch.edge_truth is None:
             return {}
-        truth, owner = batch.edge_truth.to(edge_scores.dtype), batch.edge_batch
-        rank = segment_rank(edge_scores, owner, batch.num_graphs)
+        truth, owner = batch.edge_truth.to(scored.dtype), batch.edge_batch
+        rank = segment_rank(scored, owner, batch.num_graphs)
         wanted = segment_sum(truth, owner, batch.num_graphs)
         hits = segment_sum(truth * (rank < wanted[owner]), owner, batch.num_graphs)
         with_truth = wanted > 0
         shares += float((hits[with_truth] / wanted[with_truth]).sum())
         counted += int(with_truth.sum())
-        scores.append(edge_scores.cpu())
+        scores.append(scored.cpu())
         truths.append(truth.cpu())
+        if batch.node_truth is not None:
+            marked = segment_sum(batch.node_truth.to(scored.dtype), batch.batch, batch.num_graphs)[batch.batch] > 0
+            of_nodes.append(node_scores(found)[marked].cpu())
+            true_nodes.append(batch.node_truth[marked].to(scored.dtype).cpu())
     auc = _column_auc(torch.cat(scores).numpy(), torch.cat(truths).numpy())
-    return {"edge_auc": _jsonable(auc), "edge_precision": shares / counted if counted else None}
+    values = {"edge_auc": _jsonable(auc), "edge_precision": shares / counted if counted else None}
+    if of_nodes:
+        values["node_auc"] = _jsonable(_column_auc(torch.cat(of_nodes).numpy(), torch.cat(true_nodes).numpy()))
+    return values
 
 
 def _one_environment(p: Predictions) -> dict[str, Any]:
