@@ -80,8 +80,9 @@ def _between(dataset: Dataset, train: Summary, other: Summary, name: str, seed: 
         note = "" if dataset.task == "regression" else _right(model, known, other, name)
         yield Finding.of("relation", pair, compare_relations(model, known, other, seed=seed), note)
     for column in OVERLAPS:
-        if column in train.columns and column in other.columns:
-            yield _overlap(column, train.columns[column], other.columns[column], pair, seed)
+        if column in train.columns and column in other.columns:  # of all samples: a part of them overlaps less
+            whole = [dataset[split].columns[column].cpu().numpy() for split in pair]
+            yield _overlap(column, *whole, pair, seed)
 
 
 def _among(dataset: Dataset, train: Summary, rows: np.ndarray, seed: int) -> Iterator[Finding]:
@@ -179,7 +180,7 @@ def _overlap(column: str, a: np.ndarray, b: np.ndarray, pair: tuple[str, str], s
     drawn = np.array(shares)
     p = float((1 + (drawn <= seen + 1e-12).sum()) / (len(drawn) + 1))
     effect, margin = max(drawn.mean() - seen, 0.0), 2 * math.sqrt(seen * (1 - seen) / len(b) + drawn.var())
-    note = f"{seen:.0%} of {pair[1]} has a {column} that is in train, of a random split {drawn.mean():.0%}"
+    note = f"{seen:.0%} of {pair[1]} shares its {column} with train, of a random split {drawn.mean():.0%}"
     found = Comparison(p, effect, max(effect - margin, 0.0), min(effect + margin, 1.0), "missing share of overlap")
     return Finding.of(f"{column} overlap", pair, found, note)
 
