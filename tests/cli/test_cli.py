@@ -434,3 +434,19 @@ def test_killed_in_the_middle_and_resumed_the_metrics_are_those_of_an_uninterrup
         assert (run / name).read_bytes() == (uninterrupted / name).read_bytes(), name
     one, other = (load_file(folder / "weights.safetensors") for folder in (uninterrupted, run))
     assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_runs_finished_so_far_are_collected_without_training(shiftproof, tmp_path):
+    few = ["bench", "ciga-table1", "--smoke", "--out", tmp_path, "--only", "erm"]
+    folder = tmp_path / "ciga-table1-smoke"
+    status, _, err = shiftproof(*few, "--collect")
+    assert status == 2
+    assert err == f"shiftproof: {folder} holds no finished run of 'ciga-table1' to collect; leave out --collect\n"
+    assert shiftproof(*few)[0] == 0
+    kept = json.loads((folder / "ciga-table1.json").read_text())
+    shutil.rmtree(folder / "spmotif-struc_bias=0.9")
+    assert shiftproof(*few, "--collect")[0] == 0
+    again = json.loads((folder / "ciga-table1.json").read_text())
+    assert again["rows"] == [row for row in kept["rows"] if row["dataset"] != "spmotif-struc:bias=0.9"]
+    assert again["command"] == kept["command"]
+    assert again["commit"] == kept["commit"]

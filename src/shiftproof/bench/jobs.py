@@ -21,6 +21,7 @@ from shiftproof.errors import ShiftproofError
 from shiftproof.presets import PRESETS
 from shiftproof.registry import datasets, parse_name
 from shiftproof.training.progress import Style, progress
+from shiftproof.training.run import METRICS
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,10 @@ class Job:
     resume: bool = False
     device: str = "auto"
     compile: bool = False
+
+    @property
+    def finished(self) -> bool:
+        return (self.out / METRICS).exists()
 
     @property
     def label(self) -> str:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-import os
 import platform
 import statistics
-import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from shiftproof.bench.jobs import Job
 from shiftproof.bench.published import published
 from shiftproof.training.checkpoint import read_json
+from shiftproof.training.identity import commit
 from shiftproof.training.run import METRICS, TIMING
 
 _STILL_THE_METHOD = {"compat", "protocol"}  # variants that printed figures may stand beside
@@ -49,7 +47,8 @@ def rows_of(jobs: Iterable[Job], metric: str | None = None, split: str = "test")
                 "selection": found[0]["selection"],
                 **summarise(values),
                 **_explained(found, split),
-                "device": _devices(members),
+                "device": _recorded(members, "device"),
+                "commit": _recorded(members, "commit"),
                 "published": _printed(members[0], chosen),
             }
         )
@@ -69,8 +68,14 @@ def _explained(found: list[dict[str, Any]], split: str) -> dict[str, Any]:
     return {"edge_auc": summarise(known)} if known else {}
 
 
-def _devices(jobs: Iterable[Job]) -> str:
-    return " and ".join(sorted({str(read_json(job.out / TIMING, "a table").get("device")) for job in jobs}))
+def _recorded(jobs: Iterable[Job], what: str) -> str:
+    """What the runs say of how they were made; a run that does not say was made by the code at hand."""
+    told = {read_json(job.out / TIMING, "a table").get(what) for job in jobs}
+    return _joined({commit() if value is None and what == "commit" else value for value in told})
+
+
+def _joined(values: Iterable[Any]) -> str:
+    return " and ".join(sorted({part for value in values for part in str(value).split(" and ")}))
 
 
 def results_table(name: str, command: str, rows: list[dict[str, Any]], note: str = "") -> dict[str, Any]:
@@ -82,31 +87,13 @@ def results_table(name: str, command: str, rows: list[dict[str, Any]], note: str
     table: Mapping[str, Any] = {
         "name": name,
         "command": command,
-        "device": " and ".join(sorted({row["device"] for row in rows})),
-        "commit": commit(),
+        "device": _joined(row["device"] for row in rows),
+        "commit": _joined(row.get("commit", commit()) for row in rows) if rows else commit(),
         "versions": {
             "python": platform.python_version(),
             "torch": torch.__version__,
             "shiftproof": shiftproof.__version__,
         },
-        "rows": [{key: value for key, value in row.items() if key != "device"} for row in rows],
+        "rows": [{key: value for key, value in row.items() if key not in ("device", "commit")} for row in rows],
     }
     return {**table, **({"note": note} if note else {})}
-
-
-def commit() -> str | None:
-    """The commit the code is at: from `SHIFTPROOF_COMMIT`, else from git, with "-dirty" where source files differ."""
-    if told := os.environ.get("SHIFTPROOF_COMMIT"):
-        return told
-    home = Path(__file__).parent
-
-    def git(*words: str) -> str:
-        return subprocess.run(
-            ["git", "-C", str(home), *words], capture_output=True, text=True, check=True
-        ).stdout.strip()
-
-    try:
-        dirty = "-dirty" if git("status", "--porcelain", "--", str(home.parent)) else ""
-        return git("rev-parse", "HEAD") + dirty
-    except (OSError, subprocess.CalledProcessError):
-        return None

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from shiftproof.data.dataset import Dataset
@@ -34,3 +38,22 @@ def digest(dataset: Dataset) -> str:
             if tensor is not None:
                 total.update(tensor.detach().cpu().contiguous().numpy().tobytes())
     return total.hexdigest()
+
+
+def commit() -> str | None:
+    """The commit the code is at: from `SHIFTPROOF_COMMIT`, else from git, with "-dirty" where source files differ."""
+    return os.environ.get("SHIFTPROOF_COMMIT") or _commit_of_git()
+
+
+@lru_cache(maxsize=1)
+def _commit_of_git() -> str | None:
+    home = str(Path(__file__).parent.parent)
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", "-C", home, *words], capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        dirty = "-dirty" if git("status", "--porcelain", "--", home) else ""
+        return git("rev-parse", "HEAD") + dirty
+    except (OSError, subprocess.CalledProcessError):
+        return None

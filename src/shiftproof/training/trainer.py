@@ -18,7 +18,7 @@ from shiftproof.errors import ShiftproofError, TrainingDiverged, unknown
 from shiftproof.methods.base import DataShape, Method
 from shiftproof.training import checkpoint as files
 from shiftproof.training.balance import Balance, Weighted, described
-from shiftproof.training.identity import digest, first_difference, plain
+from shiftproof.training.identity import commit, digest, first_difference, plain
 from shiftproof.training.metrics import (
     LOWER_IS_BETTER,
     Predictions,
@@ -318,6 +318,7 @@ class _Loop:
         timing = {
             "device": device_name(self.device),
             "compiled": self.trainer.compile,
+            "commit": commit(),
             "seconds": self.seconds,
             "training_epoch_seconds": statistics.median(self.epoch_seconds or [0.0]),
         }
