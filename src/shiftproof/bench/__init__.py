@@ -8,8 +8,11 @@ figure (`analyses`).
 
 from shiftproof.bench import analyses as analyses  # registers its recipes
 from shiftproof.bench import assistants as assistants
+from shiftproof.bench import feat as feat
+from shiftproof.bench import feat_theory as feat_theory
 from shiftproof.bench import gala as gala
 from shiftproof.bench import gmt as gmt
+from shiftproof.bench import gmt_measures as gmt_measures
 from shiftproof.bench.jobs import Job, expand_grid, run_jobs
 from shiftproof.bench.recipes import Cell, Recipe, on_few_samples
 from shiftproof.bench.table import results_table, rows_of, summarise

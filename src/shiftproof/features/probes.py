@@ -82,11 +82,10 @@ def balanced_subset(groups: Tensor, generator: torch.Generator, *, least: int = 
 class DFR:
     """Deep feature reweighting: how well labels can be read out of features when groups are balanced.
 
-    Half of the held-out data, balanced over groups (those with more than `least` samples, all where these lack a class),
-    fits an L1-regularised
-    logistic regression for every C; the other half chooses C by `select`. Then `retrains` balanced subsets of all
-    held-out data give as many models, whose coefficients are averaged. With the spurious attribute in place of the
-    label this is DFR-s: higher means that more of it can be read (spec feat 5.4).
+    Half of the held-out data, balanced over groups (those with more than `least` samples, or all where these lack a
+    class), fits an L1-regularised logistic regression for every C; the other half chooses C by `select`. Then
+    `retrains` balanced subsets of all held-out data give as many models, whose coefficients are averaged. With the
+    spurious attribute in place of the label this is DFR-s: higher means that more of it can be read (spec feat 5.4).
     """
 
     strengths: tuple[float, ...] = C_GRID
@@ -122,7 +121,7 @@ class DFR:
 
     def _least(self, groups: Tensor, y: Tensor, classes: int) -> int:
         """`least`, or 0 where the groups that are larger do not hold every class."""
-        kinds, which, counts = groups.unique(return_inverse=True, return_counts=True)
+        _, which, counts = groups.unique(return_inverse=True, return_counts=True)
         covered = y[(counts > self.least)[which]].unique()
         return self.least if len(covered) == classes else 0
 
