@@ -53,7 +53,11 @@ Figure = dict[str, float]
 def _figures(text: str) -> list[Figure | None]:
     words = text.split()
     pairs = zip(words[::2], words[1::2], strict=True)
-    return [None if mean == "-" else {"mean": float(mean) / 100, "std": float(std) / 100} for mean, std in pairs]
+    return [None if mean == "-" else {"mean": _share(mean), "std": _share(std)} for mean, std in pairs]
+
+
+def _share(percent: str) -> float:
+    return round(float(percent) / 100, 6)
 
 
 def printed(key: str, conv: str, method: str, metric: str) -> Figure | None:
