@@ -13,6 +13,7 @@ SMALL = {
     "03_pyg_graphs.py": ["--epochs", "2", "--graphs", "40"],
     "04_penalties_in_your_own_loop.py": ["--steps", "20"],
     "explain_your_model.py": ["--epochs", "2"],
+    "feat_your_model.py": ["--steps", "5"],
     "gala_impossibility.py": [],
 }
 SAYS = {
@@ -21,6 +22,7 @@ SAYS = {
     "03_pyg_graphs.py": ["Dataset(rings: train=40, val=10, test=10", "groupdro", "chosen by val"],
     "04_penalties_in_your_own_loop.py": ["irm   training risks", "vrex  training risks"],
     "explain_your_model.py": ["gnnexplainer AUC of the motif's edges", "occlusion    AUC", "without them by"],
+    "feat_your_model.py": ["round 2: training", "ERMPretrainer, vrex 100: worst", "IFeAT, irm 10000: worst"],
     "gala_impossibility.py": ["(0.50, 0.15): the cause is erased", "right in 0.80", "no rule reaches more than 0.55"],
 }
 

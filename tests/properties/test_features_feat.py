@@ -346,16 +346,15 @@ def test_feat_37_dfr_balances_shrinks_and_averages():
 
 @pytest.mark.slow
 def test_feat_40_rounds_on_coloured_mnist_turn_from_colour_to_digit(real_data):
-    """One seed, a fifth of the images; the chapter's pattern with all of them is R1 85 / 11, R2 OOD above 65."""
     data = sp.load("cmnist")
-    data = data.with_splits(train=data.train[:10_000], test=data.test[::5])
     torch.manual_seed(0)
     featurizer, head = MLPFeaturizer(392, (256, 256)), make_head(256, 1, init="xavier")
     learner = IFeAT(rounds=2, steps=151, l2=1e-3, merge="sum", start="xavier")
     first, second = learner.fit(featurizer, head, data).rounds
     assert first.train_accuracy == pytest.approx(0.85, abs=0.03)
-    assert first.scores["test"] < 0.2
-    assert second.scores["test"] > 0.6
+    assert first.scores["test"] == pytest.approx(0.11, abs=0.03)
+    assert second.scores["test"] > 0.65
+    assert second.train_accuracy == pytest.approx(0.72, abs=0.03)
     assert second.retention_accuracy > 0.75
 
 
