@@ -31,12 +31,14 @@ _HOMES = {
     "ShiftproofError": "shiftproof.errors",
     "Trainer": "shiftproof.training",
     "Weighted": "shiftproof.training",
+    "attack": "shiftproof.robustness.attacks",
 }
 _ROOMS = (
     "bench",
     "data",
     "diagnose",
     "explain",
+    "features",
     "methods",
     "nn",
     "objectives",
@@ -58,6 +60,7 @@ __all__ = [
     "Trainer",
     "Weighted",
     "__version__",
+    "attack",
     "diagnose",
     "explain",
     "fit",
@@ -81,6 +84,7 @@ if TYPE_CHECKING:
     from shiftproof.methods import Method as Method
     from shiftproof.methods import Network as Network
     from shiftproof.registry import register as register
+    from shiftproof.robustness.attacks import attack as attack
     from shiftproof.training import Run as Run
     from shiftproof.training import Trainer as Trainer
     from shiftproof.training import Weighted as Weighted
