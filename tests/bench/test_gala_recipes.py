@@ -173,3 +173,11 @@ def test_molecules_are_trained_by_the_protocol_of_the_chapter():
     job = Job(EC50[0], "ciga-v1", 1, "run", settings={"protocol": "gala"})
     plan = Plan.make(job.method, stand_in(job.data), job.settings)
     assert (plan.options["ratio"], plan.options["contrast"]) == (-1.0, "rep")
+
+
+def test_a_smoke_run_trains_helpers_for_one_epoch_too(tmp_path):
+    short = {job.method: job.settings for job in RECIPES["gala-drugood-ec50"].jobs(tmp_path, smoke=True)}
+    assert short["moleood"] == {"protocol": "gala", "epochs": 1, "reference_epochs": 1}
+    assert short["erm"] == {"protocol": "gala", "epochs": 1}
+    full = RECIPES["gala-drugood-ec50"].jobs(tmp_path)
+    assert all(job.settings == {"protocol": "gala"} for job in full)

@@ -13,7 +13,7 @@ from shiftproof.bench.jobs import Job, load_for
 from shiftproof.bench.table import rows_of
 from shiftproof.data.dataset import Dataset, Split
 from shiftproof.data.storage import save_dataset
-from shiftproof.registry import register
+from shiftproof.registry import methods, register
 
 Row = dict[str, Any]
 SMOKE_SAMPLES = 24  # of each split: enough for some of every class, few enough for any method
@@ -56,17 +56,21 @@ class Recipe:
     ) -> list[Job]:
         """Every run, seed by seed, so that an unfinished table has whole columns of fewer seeds.
 
-        With `smoke` a run is one epoch, and there is one seed unless `seeds` says otherwise.
+        With `smoke` a run is one epoch, its helper's too, and there is one seed unless `seeds` says otherwise.
         """
         last = self.first_seed + (seeds or (1 if smoke else self.seeds))
-        short = {"epochs": 1} if smoke else {}
+
+        def short(method: str) -> dict[str, int]:
+            helped = smoke and "reference_epochs" in methods[method].options
+            return ({"epochs": 1} if smoke else {}) | ({"reference_epochs": 1} if helped else {})
+
         return [
             Job(
                 data=cell.data,
                 method=cell.method,
                 seed=seed,
                 out=out / folder_name(cell) / f"seed-{seed}",
-                settings={**cell.variant, **short},
+                settings={**cell.variant, **short(cell.method)},
                 variant=dict(cell.variant),
                 resume=True,
                 device=device,
