@@ -6,8 +6,8 @@
 `erm` is plain training and `oracle` the same where the data do not move; `irm`, `vrex`, `irmx`, `ib-irm` and `groupdro`
 use environments (the data set's own, or a random partition); `eiil` infers them; `cnc` contrasts a plain model's
 mistakes. On graphs, `ciga-v1` and `ciga-v2` find the invariant subgraph, `gala` also where a shortcut is stronger;
-`xgnn`, `dir`, `gib`, `asap`, `grea`, `cal`, `gsat`, `disc` and `gil` find one by other means, and `moleood` infers
-environments. For graphs that grow, `wl-kernel`, `gc-kernel` and the `gamma` methods count subgraphs, and `k-gnn` passes
+`xgnn`, `dir`, `gib`, `asap`, `grea`, `cal`, `gsat`, `disc` and `gil` find one by other means, `contrast` finds none, and
+`moleood` infers environments. For graphs that grow, `wl-kernel`, `gc-kernel` and the `gamma` methods count subgraphs, and `k-gnn` passes
 messages between sets of nodes. `gnnexplainer`, `pgexplainer` and `graphmask` explain a plain model. `Method` is the
 class to derive your own from.
 """
@@ -19,6 +19,7 @@ from shiftproof.methods.cal import CAL
 from shiftproof.methods.ciga import CIGA, XGNN, CIGAv1, CIGAv2
 from shiftproof.methods.cnc import CNC
 from shiftproof.methods.composite import Composite
+from shiftproof.methods.contrast import Contrast
 from shiftproof.methods.dir import DIR
 from shiftproof.methods.disc import DisC
 from shiftproof.methods.eiil import EIIL
@@ -65,6 +66,7 @@ __all__ = [
     "CIGAv1",
     "CIGAv2",
     "Composite",
+    "Contrast",
     "DataShape",
     "DisC",
     "EnvironmentAssistant",
