@@ -3,13 +3,13 @@
 >>> import shiftproof as sp
 >>> run = sp.fit("vrex", sp.load("colored-digits"), penalty=100.0, epochs=50)   # doctest: +SKIP
 
-`erm` is plain training and `oracle` the same where the data do not move; `irm`, `vrex`, `irmx`, `ib-irm` and `groupdro`
-use environments (the data set's own, or a random partition); `eiil` infers them; `cnc` contrasts a plain model's
-mistakes. On graphs, `ciga-v1` and `ciga-v2` find the invariant subgraph, `gala` also where a shortcut is stronger;
-`xgnn`, `dir`, `gib`, `asap`, `grea`, `cal`, `gsat`, `disc` and `gil` find one by other means, `contrast` finds none, and
-`moleood` infers environments. For graphs that grow, `wl-kernel`, `gc-kernel` and the `gamma` methods count subgraphs, and `k-gnn` passes
-messages between sets of nodes. `gnnexplainer`, `pgexplainer` and `graphmask` explain a plain model. `Method` is the
-class to derive your own from.
+`erm` is plain training and `oracle` the same where the data do not move; `irm`, `vrex`, `irmx`, `ib-irm` and
+`groupdro` use environments (the data set's own, or a random partition); `eiil` infers them; `cnc` contrasts a plain
+model's mistakes. On graphs, `ciga-v1` and `ciga-v2` find the invariant subgraph, `gala` also where a shortcut is
+stronger; `xgnn`, `dir`, `gib`, `asap`, `grea`, `cal`, `gsat`, `disc` and `gil` find one by other means, `contrast`
+finds none, and `moleood` infers environments. For graphs that grow, `wl-kernel`, `gc-kernel` and the `gamma` methods
+count subgraphs, and `k-gnn` passes messages between sets of nodes. `gnnexplainer`, `pgexplainer` and `graphmask`
+explain a plain model. `Method` is the class to derive your own from.
 """
 
 from shiftproof.methods.asap import ASAP
