@@ -37,12 +37,14 @@ def cmnist(
     flips: tuple[float, ...] | None = None,
     seed: int = 0,
     validation: int = 0,
+    holdout: int = 0,
 ) -> Dataset:
     """ColoredMNIST: digits below five or not, with a colour that follows the noisy label (needs the MNIST files).
 
     `variant` names a published pair of environments; `label_noise` and `flips` (the chance that the colour differs
     from the label, one for each training environment) override it. The 10,000 held-out images are shown three times,
-    with flips 0.9, 0.1 and 0.5. `validation` of them form the split `val` instead, in the same three renderings.
+    with flips 0.9, 0.1 and 0.5. `validation` of them form the split `val` instead, in the same three renderings; or
+    `val` is `holdout` of the 50,000 training samples, which look like the rest of these.
     """
     if variant not in VARIANTS:
         raise unknown("variant of cmnist", variant, VARIANTS)
@@ -55,6 +57,10 @@ def cmnist(
         raise ShiftproofError(f"cmnist needs MNIST's 60,000 training images, the file holds {len(images)}")
     if not 0 <= validation < held_out:
         raise ShiftproofError(f"option 'validation' of cmnist must be 0 to {held_out - 1}, not {validation}")
+    if not 0 <= holdout < TRAIN_POOL or (holdout and validation):
+        raise ShiftproofError(
+            f"option 'holdout' of cmnist must be 0 to {TRAIN_POOL - 1}, without 'validation', not {holdout}"
+        )
     images = images[:, ::2, ::2].astype(np.float32) / 255
     order = stream(seed, 0).permutation(TRAIN_POOL)
     # which images validate is the same for every seed, so that runs with different noise share one test set
@@ -64,7 +70,11 @@ def cmnist(
         rows = np.sort(rows)
         if len(rows):
             splits[name] = _test_part(images[rows], digits[rows], noise, stream(seed, number))
-    given = {"variant": variant, "label_noise": label_noise, "flips": flips, "seed": seed, "validation": validation}
+    if holdout:  # the samples are shuffled and their environments take turns
+        whole = splits["train"]
+        splits |= {"train": whole[: len(whole) - holdout], "val": whole[len(whole) - holdout :]}
+    given = {"variant": variant, "label_noise": label_noise, "flips": flips, "seed": seed}
+    given |= {"validation": validation, "holdout": holdout}
     return Dataset(
         splits,
         name="cmnist",
@@ -73,15 +83,15 @@ def cmnist(
         provenance="MNIST (LeCun, Cortes), coloured as in IRM",
         options=named_options(cmnist, given, always=("variant", "seed")),
         environment="flip",
-        value_names=_flip_names(rates),
+        value_names=_flip_names(rates, like_train=("train", "val") if holdout else ("train",)),
     )
 
 
 @register("cmnist-m", tags=("images", "environments"))
-def cmnist_m(seed: int = 0, validation: int = 0) -> Dataset:
+def cmnist_m(seed: int = 0, validation: int = 0, holdout: int = 0) -> Dataset:
     """The modified ColoredMNIST, in which the shape is the stronger of the two signals (needs the MNIST files)."""
-    data = cmnist("modified", seed=seed, validation=validation)
-    given = {"seed": seed, "validation": validation}
+    data = cmnist("modified", seed=seed, validation=validation, holdout=holdout)
+    given = {"seed": seed, "validation": validation, "holdout": holdout}
     return replace(data, name="cmnist-m", options=named_options(cmnist_m, given, always=("seed",)))
 
 

@@ -14,6 +14,7 @@ balancer for weights: `PreferenceSolver` (the preference programme), `SmoothedSo
 
 from shiftproof.pareto.balance import Balance
 from shiftproof.pareto.balancer import Balanced, Balancer, FixedWeights
+from shiftproof.pareto.conflicts import gradient_cosines
 from shiftproof.pareto.fronts import adjustment, balanced_set, dominates, front, nonuniformity, sample_complexity
 from shiftproof.pareto.mgda import MinNorm
 from shiftproof.pareto.optimizer import PAIR
@@ -48,6 +49,7 @@ __all__ = [
     "default_preference",
     "dominates",
     "front",
+    "gradient_cosines",
     "leave_one_out",
     "maximise_on_simplex",
     "nonuniformity",

@@ -51,7 +51,7 @@ def balanced_backward(
     among = {id(p) for p in compared}
     deep = bool(moved) and id(moved[0]) in among
     asked = list(moved) if deep else list(compared)
-    gradients = [_gradients(loss, asked) for loss in losses]
+    gradients = [gradients_of(loss, asked) for loss in losses]
     rows = torch.stack([_flat([g for p, g in zip(asked, row, strict=True) if id(p) in among]) for row in gradients])
     values = torch.stack([loss.detach().double() for loss in losses])
     together = torch.cat([values, (rows @ rows.T).flatten()]).cpu().numpy()
@@ -84,7 +84,8 @@ def require_set(parameters: str) -> None:
         raise unknown("set of parameters", parameters, SETS)
 
 
-def _gradients(loss: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:
+def gradients_of(loss: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:
+    """The gradient of a loss, zero where a parameter has no part in it; the graph is kept."""
     if not loss.requires_grad:
         return [torch.zeros_like(p) for p in parameters]
     found = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)

@@ -12,6 +12,7 @@ from torch import Tensor
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.base import Method
 from shiftproof.pareto.balance import Balance, add_l2
+from shiftproof.pareto.conflicts import gradient_cosines
 from shiftproof.pareto.pair import Pair
 
 
@@ -23,7 +24,8 @@ class Weighted(Balance):
     `weights` overrides the method's own, term by term. For the first `anneal_steps` steps every penalty (each term but
     "task") has the weight `anneal_weight` instead. `rescale` divides the whole sum by the largest penalty weight above
     one, which keeps gradients bounded (spec pair 4.10, item 2). `l2` counts every parameter, biases too, without the
-    half. `refresh` forgets the optimiser's state when the annealing ends.
+    half. `refresh` forgets the optimiser's state when the annealing ends. `watch_conflicts` writes the cosine between
+    the task's gradient and that of every other term into the history, for one backward pass a term.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class Weighted(Balance):
         anneal_weight: float = 1.0,
         rescale: bool = False,
         refresh: bool = False,
+        watch_conflicts: bool = False,
     ) -> None:
         self.weights = dict(weights or {})
         self.l2 = l2
@@ -42,6 +45,8 @@ class Weighted(Balance):
         self.anneal_weight = anneal_weight
         self.rescale = rescale
         self.refresh = refresh
+        self.watch_conflicts = watch_conflicts
+        self._cosines: list[dict[str, Tensor]] = []
 
     def coefficients(self, method: Method, step: int) -> tuple[dict[str, float], float]:
         """The factor of each term and of the squared norm at a step."""
@@ -65,6 +70,8 @@ class Weighted(Balance):
         return torch.stack(parts).sum() if len(parts) > 1 else parts[0]
 
     def backward(self, terms: Mapping[str, Tensor], method: Method, step: int) -> None:
+        if self.watch_conflicts:
+            self._cosines.append(gradient_cosines(terms, [p for p in method.parameters() if p.requires_grad]))
         self.total(terms, method, step).backward()
         _, l2 = self.coefficients(method, step)
         if l2:
@@ -75,6 +82,14 @@ class Weighted(Balance):
 
     def phase(self, step: int) -> int:
         return int(step >= self.anneal_steps)
+
+    def is_sum(self, step: int) -> bool:
+        return not self.watch_conflicts
+
+    def report(self) -> dict[str, Any]:
+        """The mean cosines of the epoch, where they are watched."""
+        steps, self._cosines = self._cosines, []
+        return {"cosine": {n: float(torch.stack([s[n] for s in steps]).mean()) for n in steps[0]}} if steps else {}
 
     def refreshes(self, step: int) -> bool:
         return self.refresh and self.anneal_steps > 0 and step == self.anneal_steps
