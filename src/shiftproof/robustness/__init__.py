@@ -3,6 +3,7 @@
 - `train_defence`, a classifier trained on the clean graph (`shiftproof list defences`); `predict` and `accuracy` of one
 - `train_zoo`, the 38 defences of the published tables; `evaluate` and `aggregate`, their accuracy on attacked graphs
 - `adversarial_train`, training on injected nodes; `load_outside`, your own PyG model among the defences
+- `attack`, the worst injected nodes or flipped edges within a budget (`shiftproof list attacks`)
 - `Budget`, what an attack may do; `Perturbation`, what it did; `verify`, whether the second is within the first
 - `node_homophily`, how like its neighbours a node is; `homophily_distance` of two graphs; `certify_linear`, a promise
 - `plural_mapping`, injected nodes that do what added edges would; `select_targets`, nodes worth aiming at
@@ -11,8 +12,10 @@ Importing this package registers every attack and every defence under its name.
 """
 
 from shiftproof.robustness import defences as _defences  # noqa: F401 - registers them
+from shiftproof.robustness import modification as _modification  # noqa: F401
 from shiftproof.robustness.adjacency import Adjacency
 from shiftproof.robustness.adversarial import adversarial_train, attacker
+from shiftproof.robustness.attacks import attack
 from shiftproof.robustness.budget import Budget, Perturbation
 from shiftproof.robustness.certificate import Certificate, certify_linear
 from shiftproof.robustness.evaluate import aggregate, evaluate
@@ -41,6 +44,7 @@ __all__ = [
     "accuracy",
     "adversarial_train",
     "aggregate",
+    "attack",
     "attacker",
     "build_defence",
     "certify_linear",

@@ -40,7 +40,7 @@ def attacker(
     from shiftproof.robustness.attacks import attack
 
     limits = budget or Budget(nodes=20, edges_per_node=20)
-    settings = {"steps": 10, **options}
+    settings = {"steps": 10, "isolated": True, **options}  # a training graph has nodes without neighbours
 
     def strike(model: nn.Module, graph: NodeGraph, targets: Tensor, seed: int) -> Perturbation:
         return attack(name, graph, surrogate=model, targets=targets, budget=limits, hao=hao, seed=seed, **settings)
