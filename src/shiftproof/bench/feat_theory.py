@@ -69,7 +69,7 @@ def _curve(history: Any, name: str) -> Any:
 def draw_theory(rows: list[Row], path: Path) -> Path:
     """Four panels: scale gradients and feature coefficients, after ERM and from scratch."""
     shown = (("C1", "C2"), ("invariant", "spurious"))
-    with a_figure(path, 7.2, 5.0) as figure:
+    with a_figure(path, 8.4, 5.0) as figure:
         grid = figure.subplots(2, 2, squeeze=False)
         for across, start in enumerate(STARTS):
             for down, names in enumerate(shown):
