@@ -27,7 +27,8 @@ SOLVERS = ("preference", "smoothed", "min-norm", "fixed")
 class Pair(Balance):
     """PAIR as the balance of a `Trainer`: works for every method with more than one loss term.
 
-    For `anneal_steps` steps only the term "task" is minimised, with `l2` times the squared norm of all parameters.
+    For `anneal_steps` steps only the term "task" is minimised, with `l2` times the squared norm of all parameters and,
+    if that is not zero, `anneal_weight` times the other terms.
     Then weights are found in every step from the `preference`: one number a term, by name or in the order of the
     method's terms. Without one, (1, 1e10, 1e12) for task, IRMv1 and V-REx; for other terms it is taken from the first
     balanced step, as a hundred times the ratio of the task's loss to the term's (spec pair 4.7).
@@ -45,6 +46,7 @@ class Pair(Balance):
         parameters: Literal["head", "featurizer", "all"] = "head",
         eps: float = 1e-4,
         anneal_steps: int = 0,
+        anneal_weight: float = 0.0,
         l2: float = 0.0,
         balance_optimizer: Literal["sgd", "adam"] | None = None,
         balance_lr: float | None = None,
@@ -67,6 +69,7 @@ class Pair(Balance):
         self.parameters = parameters
         self.eps = eps
         self.anneal_steps = anneal_steps
+        self.anneal_weight = anneal_weight
         self.l2 = l2
         self.balance_optimizer = balance_optimizer
         self.balance_lr = balance_lr
@@ -117,7 +120,8 @@ class Pair(Balance):
             if self.phase(step):
                 self._balance(terms, method)
             else:
-                next(iter(terms.values())).backward()
+                task, *others = terms.values()
+                (task + self.anneal_weight * sum(others) if self.anneal_weight else task).backward()
                 if self.l2:
                     add_l2(list(method.parameters()), self.l2)
         finally:

@@ -22,7 +22,7 @@ _CMNIST_NETWORK = {"featurizer": "mlp", "widths": (256, 256)}
 
 def _cmnist(methods: Mapping[str, Mapping[str, Any]], balance_lr: float) -> Preset:
     # spec pair 4.4, 7.1: 150 steps of ERM by Adam, then SGD with momentum 0.9 on the weights of the solver
-    pair = {"anneal_steps": 150, "eps": 0.1, "balance_optimizer": "sgd", "balance_lr": balance_lr}
+    pair = {"anneal_steps": 150, "anneal_weight": 0.0, "eps": 0.1, "balance_optimizer": "sgd", "balance_lr": balance_lr}
     return Preset(
         "spec pair 5.1, 7.1",
         _CMNIST_NETWORK,
