@@ -13,6 +13,11 @@ from shiftproof.bench import feat_theory as feat_theory
 from shiftproof.bench import gala as gala
 from shiftproof.bench import gmt as gmt
 from shiftproof.bench import gmt_measures as gmt_measures
+from shiftproof.bench import pair as pair
+from shiftproof.bench import pair_analyses as pair_analyses
+from shiftproof.bench import pair_extrapolation as pair_extrapolation
+from shiftproof.bench import pair_selection as pair_selection
+from shiftproof.bench import pair_theory as pair_theory
 from shiftproof.bench.jobs import Job, expand_grid, run_jobs
 from shiftproof.bench.recipes import Cell, Recipe, on_few_samples
 from shiftproof.bench.table import results_table, rows_of, summarise
