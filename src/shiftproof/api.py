@@ -170,6 +170,7 @@ class Plan:
             "options": _lists(self.options),
             "network": None if self.network is None else _lists(self.network),
             "training": dict(weighting),
+            **({"reading": dict(self.dataset.reading)} if self.dataset.reading else {}),
         }
 
 

@@ -42,6 +42,7 @@ from shiftproof.data import (  # noqa: F401
     social,
     spmotif,
     superpixels,
+    table_files,
     tu,
     two_bit,
     two_patch,

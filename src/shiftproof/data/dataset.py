@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -27,6 +27,10 @@ class Dataset:
     selects and reports. `environment` is the column the splits are grouped by, `value_names` what its numbers mean
     (under "split.column" where they mean something else in one split).
     `provenance` says where the data came from; a stand-in says so there.
+
+    A data set read from a file of the user's own also has `reading` (how its columns were read, so that new rows can
+    be read the same way), `notes` (what a reader of the file should know) and `rejected` (rows that were left out:
+    their number in the file, their text, the reason).
     """
 
     splits: Mapping[str, Split]
@@ -38,6 +42,9 @@ class Dataset:
     options: Mapping[str, object] = field(default_factory=dict)
     environment: str | None = None
     value_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    reading: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    rejected: tuple[tuple[int, str, str], ...] = ()
 
     def __post_init__(self) -> None:
         if self.task not in TASKS:

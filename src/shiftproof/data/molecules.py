@@ -62,7 +62,7 @@ def molecule_graphs(
     first_rows: dict[str, int] = {}
     for row, text in enumerate(smiles):
         first_rows.setdefault(text, row)
-    pack = _Pack(known[scheme], one_hot, single_atoms, strict)
+    pack = Reader(known[scheme], single_atoms=single_atoms, strict=strict)
     position: dict[str, int] = {}
     with _quiet():
         for text, row in first_rows.items():
@@ -72,7 +72,7 @@ def molecule_graphs(
             elif not skip_bad:
                 raise ShiftproofError(f"{where}: row {row} ({_shown(text)}) {problem}")
     rows = [row for row, text in enumerate(smiles) if text in position]
-    graphs = pack.graphs()
+    graphs = pack.graphs(one_hot)
     if len(rows) != len(graphs):
         graphs = graphs[[position[smiles[row]] for row in rows]]
     graphs.index = torch.tensor(rows, dtype=torch.long)
@@ -179,12 +179,24 @@ def _ogb() -> Scheme:
     return Scheme("ogb", read_atom, read_bond)
 
 
-class _Pack:
-    """Atoms and bonds of many molecules, one after the other."""
+class Reader:
+    """Atoms and bonds of many molecules, one after the other.
 
-    def __init__(self, scheme: Scheme, one_hot: bool, single_atoms: bool, strict: bool) -> None:
+    `max_atoms` and `max_characters` bound what is tried at all; 0 is no bound.
+    """
+
+    def __init__(
+        self,
+        scheme: Scheme,
+        *,
+        single_atoms: bool = True,
+        strict: bool = True,
+        max_atoms: int = 0,
+        max_characters: int = 0,
+    ) -> None:
         self.scheme, self.chem = scheme, _chem()
-        self.one_hot, self.single_atoms, self.strict = one_hot, single_atoms, strict
+        self.single_atoms, self.strict = single_atoms, strict
+        self.max_atoms, self.max_characters = max_atoms, max_characters
         self.chemistry: list[tuple[int, int, int]] = []
         self.bond_numbers: list[int] = []
         self.sizes: list[int] = []
@@ -192,16 +204,26 @@ class _Pack:
         self.atoms: list[tuple[int, ...]] = []
         self.bonds: list[tuple[int, ...]] = []
         self.ends: list[tuple[int, int]] = []
+        self.last: Any = None
 
     def add(self, smiles: str) -> str | None:
         """Read one molecule; what is wrong with it, where something is."""
-        molecule = self.chem.MolFromSmiles(smiles) if isinstance(smiles, str) and smiles else None
+        if not isinstance(smiles, str) or not smiles.strip():
+            return "is empty and cannot be parsed"
+        if 0 < self.max_characters < len(smiles):
+            return f"is {len(smiles)} characters long, more than {self.max_characters}"
+        molecule = self.chem.MolFromSmiles(smiles)
         if molecule is None and not self.strict:
             molecule = self._as_written(smiles)
         if molecule is None:
-            return "cannot be parsed as SMILES"
+            return self._reason(smiles)
+        if molecule.GetNumAtoms() == 0:
+            return "has no atom"
+        if 0 < self.max_atoms < molecule.GetNumAtoms():
+            return f"has {molecule.GetNumAtoms()} atoms, more than {self.max_atoms}"
         if molecule.GetNumBonds() == 0 and not self.single_atoms:
             return "has no bond, so it makes no graph"
+        self.last = molecule
         self.sizes.append(molecule.GetNumAtoms())
         self.bond_counts.append(molecule.GetNumBonds())
         for atom in molecule.GetAtoms():
@@ -213,6 +235,14 @@ class _Pack:
             self.ends.append((bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()))
         return None
 
+    def scaffold(self) -> str:
+        """The scaffold of the molecule read last, chirality included (as OGB splits by it); empty without rings."""
+        murcko = optional("rdkit.Chem.Scaffolds.MurckoScaffold", "molecules", "finding scaffolds")
+        try:
+            return murcko.MurckoScaffoldSmiles(mol=self.last, includeChirality=True)
+        except (ValueError, RuntimeError):  # valences taken as written may not survive the cutting
+            return ""
+
     def _as_written(self, smiles: str) -> Any:
         """The molecule without a look at its valences."""
         molecule = self.chem.MolFromSmiles(smiles, sanitize=False)
@@ -223,13 +253,31 @@ class _Pack:
         self.chem.SanitizeMol(molecule, flags.SANITIZE_ALL ^ flags.SANITIZE_PROPERTIES, catchErrors=True)
         return molecule
 
-    def graphs(self) -> GraphSet:
+    def _reason(self, smiles: str) -> str:
+        """Why RDKit refuses a SMILES: it is none, or the chemistry it says is impossible."""
+        molecule = self.chem.MolFromSmiles(smiles, sanitize=False)
+        found = [] if molecule is None else self.chem.DetectChemistryProblems(molecule)
+        return f"is impossible: {found[0].Message().strip()}" if found else "cannot be parsed as SMILES"
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Everything read so far as small arrays, end to end; the ends of bonds count inside their molecule."""
+        return {
+            "atoms": np.array(self.atoms, np.int16).reshape(-1, len(ATOM_WIDTHS[self.scheme.name])),
+            "bonds": np.array(self.bonds, np.int8).reshape(-1, len(BOND_WIDTHS[self.scheme.name])),
+            "ends": np.array(self.ends, np.int32).reshape(-1, 2),
+            "chemistry": np.array(self.chemistry, np.int8).reshape(-1, 3),
+            "kinds": np.array(self.bond_numbers, np.int8),
+            "sizes": np.array(self.sizes, np.int32),
+            "bond_counts": np.array(self.bond_counts, np.int32),
+        }
+
+    def graphs(self, as_one_hot: bool = True) -> GraphSet:
         one_way = np.array(self.ends, dtype=np.int64).reshape(-1, 2)
         both_ways = np.stack([one_way, one_way[:, ::-1]], axis=1).reshape(-1, 2).T
         name = self.scheme.name
         atoms = np.array(self.atoms, np.float32).reshape(-1, len(ATOM_WIDTHS[name]))
         bonds = np.array(self.bonds, np.float32).reshape(-1, len(BOND_WIDTHS[name]))
-        if self.one_hot:
+        if as_one_hot:
             atoms, bonds = one_hot(atoms, name), one_hot(bonds, name, of="bonds")
         return GraphSet.from_parts(
             torch.tensor(self.sizes, dtype=torch.long),

@@ -52,10 +52,17 @@ def save_dataset(dataset: Dataset, folder: str | Path) -> Path:
         "environment": dataset.environment,
         "value_names": {column: list(names) for column, names in dataset.value_names.items()},
         "splits": splits,
+        **_own_file(dataset),
     }
     text = json.dumps(page, indent=2) + "\n"
     _atomically(folder / INDEX_FILE, lambda path: Path(path).write_text(text, encoding="utf-8"))
     return folder
+
+
+def _own_file(dataset: Dataset) -> dict[str, Any]:
+    """What is known of a file of the user's own, where the data came from one."""
+    parts = {"reading": dict(dataset.reading), "notes": dataset.notes, "rejected": dataset.rejected}
+    return {name: value for name, value in parts.items() if value}
 
 
 def load_dataset(folder: str | Path) -> Dataset:
@@ -76,8 +83,13 @@ def load_dataset(folder: str | Path) -> Dataset:
             options={key: tuple(v) if isinstance(v, list) else v for key, v in page["options"].items()},
             environment=page["environment"],
             value_names={column: tuple(names) for column, names in page["value_names"].items()},
+            reading=page.get("reading", {}),
+            notes=tuple(page.get("notes", ())),
+            rejected=tuple((int(row), str(text), str(why)) for row, text, why in page.get("rejected", ())),
         )
-    except (KeyError, TypeError, AttributeError) as problem:
+    except (KeyError, TypeError, AttributeError, ValueError) as problem:
+        if isinstance(problem, ShiftproofError):
+            raise
         raise ShiftproofError(f"{folder / INDEX_FILE} lacks a part of a data set or has it wrong ({problem})") from None
     return dataset.check()
 

@@ -1,0 +1,186 @@
+"""Tables in files: CSV and TSV (plain, .gz, .xz) and Parquet, and one sentence for everything that is none."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+import numpy as np
+
+from shiftproof.errors import ShiftproofError, nearest, optional
+
+TABLES = (".csv", ".tsv", ".parquet")
+MISSING = ("", "nan", "na", "n/a", "null", "none", "?")  # cells, in any case, that say "not known"
+_SEPARATORS = ",;\t"
+_LONGEST_HEADER = 1 << 20
+_NAMES_SHOWN = 12
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of text cells; row `i` is the file's row `i + 1`, the header not counted."""
+
+    frame: Any  # pandas.DataFrame, imported where a file is read
+    where: str
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.frame.columns)
+
+    def find(self, name: str, what: str) -> str:
+        """The column a user named, as it is called in the file; names from the command line may be percent-encoded."""
+        return found_column(self.names, name, what, self.where)
+
+    def text(self, name: str) -> list[str]:
+        return [str(cell) for cell in self.frame[name]]
+
+    def numbers(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """The column as numbers, NaN where it holds none, and which cells are missing."""
+        import pandas as pd
+
+        cells = self.frame[name].str.strip()
+        missing = np.asarray(cells.str.lower().isin(MISSING), bool)
+        return np.asarray(pd.to_numeric(cells.mask(missing), errors="coerce"), np.float64), missing
+
+
+def read_table(path: str | Path, wanted: Sequence[str] = (), where: str | None = None) -> Table:
+    """The rows of a CSV, TSV or Parquet file as text; `wanted` columns are looked for before the rows are read."""
+    path = Path(path)
+    where = where or str(path)
+    if path.is_dir():
+        raise ShiftproofError(f"{path} is a folder, a table is a file ending in {', '.join(TABLES)}")
+    if not path.exists():
+        raise ShiftproofError(f"there is no file '{path}'")
+    frame = _parquet(path) if path.suffix.lower() == ".parquet" else _delimited(path, wanted, where)
+    for name in wanted:
+        found_column(list(frame.columns), name, "column", where)
+    if not len(frame):
+        raise ShiftproofError(f"{where} has a header and no rows")
+    return Table(frame, where)
+
+
+def found_column(names: Sequence[str], name: str, what: str, where: str) -> str:
+    if name in names:
+        return name
+    if unquote(name) in names:
+        return unquote(name)
+    shown = [_short(known) for known in names[:_NAMES_SHOWN]]
+    rest = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+    hint = nearest(name, [known for known in names if len(known) < 80]) or f"; it has {', '.join(shown)}{rest}"
+    raise ShiftproofError(f"{where} has no {what} '{_short(name)}'{hint}")
+
+
+def as_option(names: str | Sequence[str]) -> str:
+    """Column names as the value of an option in text, which `Table.find` understands whatever they contain."""
+    if isinstance(names, str):
+        return quote(names, safe=" -_./*")
+    return as_option(names[0]) if len(names) == 1 else "(" + ",".join(as_option(name) for name in names) + ")"
+
+
+def as_names(option: str | Sequence[str] | None) -> tuple[str, ...]:
+    """The column names in an option: one, a list, or the text "(a,b)"."""
+    if option is None:
+        return ()
+    if isinstance(option, str):
+        inside = option[1:-1] if option.startswith("(") and option.endswith(")") else None
+        return (option,) if inside is None else tuple(part.strip() for part in inside.split(",") if part.strip())
+    return tuple(option)
+
+
+def _delimited(path: Path, wanted: Sequence[str], where: str) -> Any:
+    import pandas as pd
+
+    header = _header(path, where)
+    separator = "\t" if _plain_suffix(path) == ".tsv" else max(_SEPARATORS, key=header.count)
+    options: dict[str, Any] = {
+        "sep": separator,
+        "dtype": str,
+        "keep_default_na": False,
+        "encoding": "utf-8-sig",
+        "compression": "infer",
+    }
+    try:
+        names = list(pd.read_csv(path, nrows=0, **options).columns)
+        for name in wanted:
+            found_column(names, name, "column", where)
+        return pd.read_csv(path, index_col=False, **options)
+    except ShiftproofError:
+        raise
+    except pd.errors.EmptyDataError:
+        raise ShiftproofError(f"{where} is empty") from None
+    except UnicodeDecodeError as problem:
+        raise _not_text(where, problem) from None
+    except pd.errors.ParserError as problem:
+        detail = str(problem).removeprefix("Error tokenizing data. C error: ").strip()
+        raise ShiftproofError(f"{where} is not a table with the same number of cells in every row ({detail})") from None
+    except (OSError, EOFError, zlib.error, lzma.LZMAError, ValueError) as problem:
+        raise ShiftproofError(f"{where} is damaged or cut short ({problem})") from None
+
+
+def _header(path: Path, where: str) -> str:
+    """The first line, after a look at whether the file is text at all."""
+    opened = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix.lower(), open)
+    try:
+        with opened(path, "rb") as file:
+            head = file.read(_LONGEST_HEADER)
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as problem:
+        raise ShiftproofError(f"{where} is damaged or cut short ({problem})") from None
+    except OSError as problem:
+        raise ShiftproofError(f"{where} cannot be read: {problem.strerror or problem}") from None
+    if not head.strip():
+        raise ShiftproofError(f"{where} is empty")
+    if b"\0" in head:
+        raise ShiftproofError(f"{where} is not text: byte {head.index(0)} is zero; a table is CSV, TSV or Parquet")
+    line = head.lstrip().splitlines()[0]
+    if len(line) >= _LONGEST_HEADER - 8:
+        raise ShiftproofError(f"{where} has a first line of a megabyte or more, so it holds no table")
+    try:
+        return line.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise _not_text(where, problem) from None
+
+
+def _not_text(where: str, problem: UnicodeDecodeError) -> ShiftproofError:
+    byte = problem.object[problem.start : problem.start + 1].hex()
+    return ShiftproofError(f"{where} is not UTF-8 text (there is a byte 0x{byte}); save it as UTF-8")
+
+
+def _parquet(path: Path) -> Any:
+    import pandas as pd
+
+    optional("pyarrow", "tables", "reading Parquet files")
+    try:
+        frame = pd.read_parquet(path)
+    except (OSError, ValueError) as problem:
+        raise ShiftproofError(f"{path} is not a whole Parquet file ({str(problem).splitlines()[0]})") from None
+    frame.columns = [str(name) for name in frame.columns]
+    # whole numbers with gaps are stored as 1.0; a class should be called 1 wherever it was stored
+    texts = {name: [_cell(value) for value in frame[name].tolist()] for name in frame.columns}
+    return pd.DataFrame(texts, dtype=str)
+
+
+def _cell(value: Any) -> str:
+    if value is None or value != value:
+        return ""
+    if isinstance(value, bool):
+        return str(int(value))
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _plain_suffix(path: Path) -> str:
+    endings = [ending.lower() for ending in path.suffixes]
+    packed = len(endings) > 1 and endings[-1] in (".gz", ".xz")
+    return endings[-2] if packed else (endings[-1] if endings else "")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else text[:37] + "..."
