@@ -14,23 +14,23 @@ from shiftproof.report.rows import Row
 
 # Okabe and Ito's colours, told apart with every common kind of colour blindness; yellow is left out (pale on white)
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c")
-_INK, _FAINT = "#010203", "#040506"  # stand for the page's own colours, which CSS decides
+INK, FAINT = "#010203", "#040506"  # stand for the page's own colours, which CSS decides
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "font.family": ["sans-serif"],
     "font.size": 9.5,
-    "text.color": _INK,
-    "axes.edgecolor": _FAINT,
-    "axes.labelcolor": _INK,
-    "axes.titlecolor": _INK,
+    "text.color": INK,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
-    "grid.color": _FAINT,
+    "grid.color": FAINT,
     "grid.linewidth": 0.6,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
     "figure.facecolor": "none",
     "axes.facecolor": "none",
     "savefig.facecolor": "none",
@@ -43,7 +43,7 @@ WIDTH = 9.2  # inches
 def scores_figure(rows: Sequence[Row], metric: str, name: str) -> str:
     """Test scores, one line a row: a dot a seed, a bar for the mean, a ring for val, a cross for the published."""
     height = 0.34 * len(rows) + 0.85
-    with _drawing(WIDTH, height, name) as (figure, finish):
+    with drawing(WIDTH, height, name) as (figure, finish):
         axes = figure.add_subplot()
         for number, row in enumerate(rows):
             colour = COLOURS[number % len(COLOURS)]
@@ -51,16 +51,16 @@ def scores_figure(rows: Sequence[Row], metric: str, name: str) -> str:
             before = row.scores(row.reference) if row.reference else None
             mean = (row.scores("test") or {}).get("mean")
             if before and before["mean"] is not None and mean is not None:
-                axes.plot([before["mean"], mean], [number, number], color=_FAINT, linewidth=1.2, zorder=1)
-                axes.plot(before["mean"], number, "o", mfc="none", mec=_INK, markersize=6.5, mew=1.1, zorder=3)
+                axes.plot([before["mean"], mean], [number, number], color=FAINT, linewidth=1.2, zorder=1)
+                axes.plot(before["mean"], number, "o", mfc="none", mec=INK, markersize=6.5, mew=1.1, zorder=3)
             axes.plot(values, [number] * len(values), "o", color=colour, markersize=6, alpha=0.6, mew=0, zorder=3)
             if mean is not None:
                 axes.plot([mean, mean], [number - 0.3, number + 0.3], color=colour, linewidth=3.2, zorder=4)
             if row.published:
-                axes.plot(row.published["mean"], number, "x", color=_INK, markersize=7, mew=1.6, zorder=5)
+                axes.plot(row.published["mean"], number, "x", color=INK, markersize=7, mew=1.6, zorder=5)
         chance = rows[0].chance
         if chance is not None:
-            axes.axvline(chance, color=_INK, linewidth=1, linestyle=(0, (2, 3)), zorder=0)
+            axes.axvline(chance, color=INK, linewidth=1, linestyle=(0, (2, 3)), zorder=0)
         axes.set_yticks(range(len(rows)), [row.label for row in rows])
         axes.set_ylim(len(rows) - 0.45, -0.55)
         axes.tick_params(length=0)
@@ -101,7 +101,7 @@ def _panels(rows: Sequence[Row], panels: list[list[tuple[str, Any, list[Curve]]]
         return None
     lines = -(-len(rows) // PANELS_A_LINE)
     columns = -(-len(rows) // lines)
-    with _drawing(WIDTH if columns > 2 else 0.36 * WIDTH * columns, 1.75 * lines + 0.35, name) as (figure, finish):
+    with drawing(WIDTH if columns > 2 else 0.36 * WIDTH * columns, 1.75 * lines + 0.35, name) as (figure, finish):
         grid = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
         for number, (row, panel) in enumerate(zip(rows, panels, strict=True)):
             axes = grid[number // columns][number % columns]
@@ -124,7 +124,7 @@ def _panels(rows: Sequence[Row], panels: list[list[tuple[str, Any, list[Curve]]]
             line[0].set_ylabel(label if len(label) < 22 else "score")
         names = [split for split, _, _ in panels[0] if split]
         if names:
-            handles = [figure.axes[0].plot([], [], color=_INK, linestyle=stroke)[0] for _, stroke, _ in panels[0]]
+            handles = [figure.axes[0].plot([], [], color=INK, linestyle=stroke)[0] for _, stroke, _ in panels[0]]
             figure.legend(handles, names, loc="outside upper right", ncols=len(names), frameon=False)
         return finish(f"{label} during training")
 
@@ -166,7 +166,7 @@ def _thin(x: np.ndarray, y: np.ndarray) -> Curve:
     return x[keep], y[keep]
 
 
-class _drawing:
+class drawing:
     """A figure and a function that turns it into SVG; matplotlib is imported here, not with the package."""
 
     def __init__(self, width: float, height: float, name: str) -> None:
@@ -195,7 +195,7 @@ class _drawing:
         drawn = re.sub(r"<metadata>.*?</metadata>", "", buffer.getvalue(), flags=re.DOTALL)
         drawn = re.sub(r'<g id="[^"]*"', "<g", drawn[drawn.index("<svg") :])
         drawn = re.sub(r'\s+xmlns(:\w+)?="[^"]*"', "", drawn)
-        drawn = drawn.replace(_INK, "currentColor").replace(_FAINT, "var(--line)")
+        drawn = drawn.replace(INK, "currentColor").replace(FAINT, "var(--line)")
         width, height = (round(72 * side) for side in self.size)
         opening = f'<svg role="img" aria-label="{escape(description)}" viewBox="0 0 {width} {height}"'
         return re.sub(r"<svg[^>]*>", f'{opening} style="max-width: {round(1.25 * width)}px">', drawn, count=1).strip()

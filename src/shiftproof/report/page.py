@@ -38,7 +38,7 @@ def write_report(folder: str | Path, out: str | Path, *, title: str | None = Non
     by_data: dict[str, list[Row]] = {}
     for row in rows:
         by_data.setdefault(row.data, []).append(row)
-    page = _template().render(
+    page = template(TEMPLATE).render(
         title=title or _title(by_data),
         note=note,
         warnings=words.warnings(rows),
@@ -48,19 +48,24 @@ def write_report(folder: str | Path, out: str | Path, *, title: str | None = Non
         settings=_settings(rows),
         seeds=[_origin(row) for row in rows],
         several=len(by_data) > 1,
-        versions=_versions(),
+        versions=versions(),
         runs=len(records),
     )
     write_atomic(out, page)
     return out
 
 
-def _template() -> Any:
-    from jinja2 import Environment, StrictUndefined
+def template(name: str) -> Any:
+    """A page's template; it may include the stylesheet and import the cells that all pages share."""
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
 
-    text = files("shiftproof.report").joinpath(TEMPLATE).read_text(encoding="utf-8")
-    settings = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return settings.from_string(text)
+    def read(part: str) -> str:
+        return files("shiftproof.report").joinpath(part).read_text(encoding="utf-8")
+
+    settings = Environment(
+        loader=FunctionLoader(read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return settings.get_template(name)
 
 
 def _title(by_data: dict[str, list[Row]]) -> str:
@@ -220,7 +225,8 @@ def _origin(row: Row) -> dict[str, Any]:
     }
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """What wrote a page."""
     import torch
 
     import shiftproof
