@@ -25,7 +25,8 @@ def jobs_in(folder, **settings) -> list[Job]:
     ]
 
 
-def test_side_by_side_or_one_after_another_the_results_are_the_same(tmp_path):
+def test_side_by_side_or_one_after_another_the_results_are_the_same(tmp_path, monkeypatch):
+    monkeypatch.setenv("SHIFTPROOF_COMMIT", "abc")
     alone, together = jobs_in(tmp_path / "alone"), jobs_in(tmp_path / "together")
     assert list(run_jobs(alone, workers=1, style="none")) == alone
     done = list(run_jobs(together, workers=2, style="none"))
@@ -113,7 +114,8 @@ def pretend(folder, *, seed, value, data="cmnist", method="irm", metric="worst_g
     return job
 
 
-def test_a_row_gathers_the_seeds_in_order_beside_the_published_figure(tmp_path):
+def test_a_row_gathers_the_seeds_in_order_beside_the_published_figure(tmp_path, monkeypatch):
+    monkeypatch.setenv("SHIFTPROOF_COMMIT", "abc")
     jobs = [pretend(tmp_path, seed=s, value=v) for s, v in ((1, 0.7), (0, 0.6), (2, 0.8))]
     (row,) = rows_of(jobs)
     assert row == {
@@ -128,6 +130,7 @@ def test_a_row_gathers_the_seeds_in_order_beside_the_published_figure(tmp_path):
         "std": pytest.approx(statistics.stdev([0.6, 0.7, 0.8])),
         "seeds": 3,
         "device": "cpu",
+        "commit": "abc",
         "published": {"mean": 0.673, "std": 0.019},
     }
 
