@@ -42,7 +42,8 @@ def fit(
 ) -> Run:
     """Train a method on a data set and return its `Run`.
 
-    `method` is a registered name, a `Method` class or a built `Method`; `data` is whatever `load` takes. `settings` are
+    `method` is a registered name, a `Method` class, a built `Method`, or "auto", which tries a few on a small budget
+    (see `shiftproof.auto`; why it took the one it did stands in `run.timing["chosen"]`); `data` is whatever `load` takes. `settings` are
     options of the method (`penalty=100`), of the network (`hidden=64`) and of training (`epochs=50`, `lr=1e-2`); the
     data set's preset fills in the rest and an unknown name is an error. `protocol` ("ciga", "gala", ...) takes the
     preset of that chapter where several train on the same data. `network` brings a featurizer of your own.
@@ -50,6 +51,13 @@ def fit(
     settings too, or a `Balance` of your own.
     """
     dataset = (data if isinstance(data, Dataset) else load_samples(data)).check()
+    if isinstance(method, str) and method == "auto":
+        from shiftproof.auto import fit_auto
+
+        if network is not None or balance is not None:
+            raise ShiftproofError("'auto' chooses among the library's methods; name one to bring a network or balance")
+        more = {"compile": compile, "deterministic": deterministic, "progress": progress}
+        return fit_auto(dataset, seed=seed, device=device, out=out, resume=resume, **more, **settings)
     own_balance = None if isinstance(balance, str) else balance
     named = {"balance": balance} if isinstance(balance, str) else {}
     plan = Plan.make(method, dataset, {**settings, **named}, own_network=network is not None)

@@ -31,6 +31,11 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines inst
 Device = Annotated[str, typer.Option(help="cpu, cuda or auto.")]
 Compile = Annotated[bool, typer.Option("--compile", help="Compile (CPU) or replay (GPU) the step.")]
 Workers = Annotated[int, typer.Option(help="Processes that train side by side.")]
+Smiles = Annotated[str | None, typer.Option(help="Your table: the column of SMILES.")]
+Label = Annotated[list[str] | None, typer.Option(help="Your table: the column of labels; may be repeated; '*' is all.")]
+Env = Annotated[str | None, typer.Option(help="Your table: the column of environments, or scaffold or size.")]
+How = Annotated[str | None, typer.Option("--split", help="Your table: scaffold, size, random, column or time.")]
+By = Annotated[str | None, typer.Option(help="Your table: the column for --split column or time.")]
 
 
 def main() -> None:
@@ -87,7 +92,15 @@ def _short_options(options: dict[str, Any]) -> str:
 @app.command()
 def fit(
     data: Data,
-    method: Annotated[list[str], typer.Option("--method", "-m", help="A method; may be repeated.")],
+    method: Annotated[
+        list[str] | None,
+        typer.Option("--method", "-m", help="A method; may be repeated. Left out: a few are tried and one is chosen."),
+    ] = None,
+    smiles: Smiles = None,
+    label: Label = None,
+    env: Env = None,
+    split: How = None,
+    by: By = None,
     out: Annotated[Path, typer.Option(help="Folder for the runs.")] = Path("runs"),
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds to train.")] = 1,
     first_seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
@@ -114,8 +127,14 @@ def fit(
 
     common: dict[str, Any] = {} if balance is None else {"balance": balance}
     common |= parse_options(settings or [], where="--set")
-    for name in method:
-        methods[name]
+    data = _own_table(data, smiles, label, env, split, by)
+    for name in method or []:
+        if name != "auto":
+            methods[name]
+    dataset = _look_at(data, group, out, as_json)
+    if not method or "auto" in method:
+        chosen = _choose(dataset, first_seed, device, common, out, as_json)
+        method = [chosen if name == "auto" else name for name in method or ["auto"]]
     variants = expand_grid({k: split_outside(v) for k, v in parse_options(grid or [], where="--grid").items()})
     grouping = {} if group is None else {"group": group}
     jobs = [
@@ -144,6 +163,50 @@ def fit(
         return
     _print_rows(rows)
     print(f"runs in {out}; a page of them: shiftproof report {out}")
+
+
+def _own_table(data: str, smiles: str | None, label: list[str] | None, env: Any, split: Any, by: Any) -> str:
+    """The data with what was said of its columns, as one text."""
+    from shiftproof.data.tables import with_options
+
+    return with_options(data, {"smiles": smiles, "label": label or None, "env": env, "split": split, "by": by})
+
+
+def _look_at(data: str, group: str | None, out: Path, quiet: bool) -> Any:
+    """The data set, read with a progress bar; what was left out of a table of the user's own is said and written."""
+    from shiftproof.bench import Job
+    from shiftproof.bench.jobs import load_for
+    from shiftproof.data.watching import shown_by
+    from shiftproof.predictions import write_rejected
+    from shiftproof.training.progress import progress
+
+    grouping = {} if group is None else {"group": group}
+    if out.exists() and not out.is_dir():
+        raise ShiftproofError(f"{out} is a file; --out names a folder")
+    with shown_by(lambda title, total: progress(title, total, "none" if quiet else "auto")):
+        dataset = load_for(Job(data=data, method="erm", seed=0, out=out, settings=grouping))
+    if dataset.rejected:
+        write_rejected(out / "rejected.csv", dataset.rejected)
+    for note in dataset.notes:
+        more = f"; see {out / 'rejected.csv'}" if dataset.rejected and "left out" in note else ""
+        print(f"note: {note}{more}", file=sys.stderr)
+    return dataset
+
+
+def _choose(dataset: Any, seed: int, device: str, settings: dict[str, Any], out: Path, quiet: bool) -> str:
+    """The method that `auto` takes, said and written to auto.json."""
+    from shiftproof.auto import choose
+    from shiftproof.training.checkpoint import write_json
+
+    if (out / "auto.json").exists():
+        kept = json.loads((out / "auto.json").read_text())
+        if isinstance(kept, dict) and "method" in kept:
+            print(f"auto chose {kept.get('reason')}", file=sys.stderr)
+            return str(kept["method"])
+    found = choose(dataset, seed=seed, device=device, progress="none" if quiet else "auto", settings=settings)
+    write_json(out / "auto.json", found.to_json())
+    print(f"auto chose {found.reason}", file=sys.stderr)
+    return found.method
 
 
 def _folder(method: str, variant: dict[str, Any]) -> str:
@@ -232,13 +295,17 @@ def predict(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of one run.")],
     data: Data,
     out: Annotated[Path, typer.Option(help="The CSV (or .json) file to write.")],
-    split: Annotated[str, typer.Option(help="Which split of the data.")] = "test",
+    split: Annotated[
+        str | None, typer.Option(help="Which split of the data; left out: test, and all rows of a table of your own.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Write what a trained run predicts for every sample of a data set."""
     from shiftproof.predictions import write_predictions
 
     written = write_predictions(run, data, out, split=split)
+    if not as_json and "rejected" in written:
+        print(f"note: {written['rejected']} rows are left out; see {written['rejected_file']}", file=sys.stderr)
     print(json.dumps(written) if as_json else f"{written['samples']} predictions in {out}")
 
 
@@ -247,7 +314,9 @@ def explain(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of one run.")],
     data: Data,
     out: Annotated[Path, typer.Option(help="Folder for the scores and the picture.")],
-    split: Annotated[str, typer.Option(help="Which split of the data.")] = "test",
+    split: Annotated[
+        str | None, typer.Option(help="Which split of the data; left out: test, and all rows of a table of your own.")
+    ] = None,
     graphs: Annotated[int, typer.Option(min=1, help="How many graphs to draw.")] = 12,
     by: Annotated[
         str | None,
@@ -260,8 +329,13 @@ def explain(
     from shiftproof.explain import write_explanations
     from shiftproof.registry import parse_options
 
+    from shiftproof.predictions import samples_for
+    from shiftproof.training.run import Run
+
     options: dict[str, Any] = parse_options(settings or [], where="--set")
-    written = write_explanations(run, data, out, split=split, graphs=graphs, by=by, options=options)
+    trained = Run.load(run)
+    asked = samples_for(trained, data, split)[0]
+    written = write_explanations(trained, asked, out, graphs=graphs, by=by, options=options)
     if as_json:
         print(json.dumps(written, indent=1))
         return
@@ -300,6 +374,118 @@ def diagnose(
     _print_sections(f"Diagnosis of {found.data}", found.sections())
     for file in written:
         print(f"written: {file}")
+
+
+@app.command()
+def attack(
+    data: Data,
+    name: Annotated[str, typer.Option("--attack", "-a", help="A name with options (tdgia:step=0.1).")] = "pgd",
+    hao: Annotated[float, typer.Option(min=0.0, help="How much injected nodes must be like their neighbours.")] = 0.0,
+    defences: Annotated[str, typer.Option(help="all, vanilla, robust, combo, or names with commas.")] = "all",
+    out: Annotated[Path | None, typer.Option(help="Folder for perturbation.npz, attack.json and defences.")] = None,
+    budget_nodes: Annotated[int | None, typer.Option(help="Injected nodes; as published, or 2 %.")] = None,
+    budget_edges: Annotated[int | None, typer.Option(help="Edges of each injected node.")] = None,
+    flips: Annotated[int | None, typer.Option(help="Flipped edges; 5 % of the edges by default.")] = None,
+    add_only: Annotated[bool, typer.Option("--add-only", help="Flips only add edges.")] = False,
+    inner: Annotated[bool, typer.Option("--inner", help="Injected nodes may be joined to each other.")] = False,
+    low: Annotated[float | None, typer.Option(help="The least feature of an injected node.")] = None,
+    high: Annotated[float | None, typer.Option(help="The largest feature of an injected node.")] = None,
+    compat: Annotated[str | None, typer.Option(help="'reference' for the released behaviour.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the surrogate and the attack.")] = 0,
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds of each defence.")] = 1,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of every training; as published.")] = None,
+    settings: Sets = None,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Attack a node graph and say how every defence does before and after."""
+    from shiftproof.data.loading import load_nodes
+    from shiftproof.registry import parse_options
+    from shiftproof.robustness.command import attack_and_defend, budget_for
+    from shiftproof.training.trainer import pick_device
+
+    graph = load_nodes(data).to(pick_device(device))
+    limits: Any = {"nodes": budget_nodes, "edges_per_node": budget_edges, "edges": flips, "low": low, "high": high}
+    found = attack_and_defend(
+        graph,
+        name,
+        budget=budget_for(graph, name, **limits, add_only=add_only, inner=inner),
+        hao=hao,
+        defences=defences.split(","),
+        out=out,
+        compat=compat,  # type: ignore[arg-type]
+        seed=seed,
+        seeds=seeds,
+        epochs=epochs,
+        options=parse_options(settings or [], where="--set"),
+        progress="none" if as_json else "auto",
+    )
+    if as_json:
+        print(json.dumps(found, indent=1))
+        return
+    body = [
+        [row["defence"], row["category"] or "", f"{100 * row['clean']:.1f}", f"{100 * row['attacked']:.1f}"]
+        for row in found["defences"]
+    ]
+    _print_table(f"{name} on {graph.name}, accuracy in %", ["defence", "kind", "clean", "attacked"], body)
+    alike = found["homophily"]
+    injected = "" if alike["injected"] is None else f", of injected nodes {alike['injected']:.3f}"
+    print(f"homophily {alike['clean']:.3f}, attacked {alike['attacked']:.3f}{injected}")
+    spent = ", ".join(f"{key} {value}" for key, value in found["spent"].items() if value)
+    print(f"spent: {spent}" + ("" if out is None else f"; written: {out / 'perturbation.npz'}, {out / 'attack.json'}"))
+
+
+@app.command()
+def audit(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Folder for audit.html, audit.json and the perturbations.")],
+    model: Annotated[str | None, typer.Option(help="Your PyG model, file.py:Class; the file is run.")] = None,
+    weights: Annotated[Path | None, typer.Option(help="Its weights, a .safetensors file.")] = None,
+    attacks: Annotated[str | None, typer.Option(help="Injection attacks, with commas.")] = None,
+    hao: Annotated[float | None, typer.Option(min=0.0, help="Weight of homophily; by default the graph's own.")] = None,
+    defences: Annotated[str | None, typer.Option(help="all, vanilla, robust, combo, or names with commas.")] = None,
+    budget_nodes: Annotated[int | None, typer.Option(help="Injected nodes; as published, or 2 %.")] = None,
+    budget_edges: Annotated[int | None, typer.Option(help="Edges of each injected node.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Steps of every attack; as published.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of every training; as published.")] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    settings: Sets = None,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Attack a node graph in every way, against your model and the defences, and make a page of it."""
+    from shiftproof.data.loading import load_nodes
+    from shiftproof.registry import parse_options
+    from shiftproof.report import write_audit
+    from shiftproof.robustness.audit import ATTACKS, DEFENCES, summary
+    from shiftproof.robustness.audit import audit as ask
+    from shiftproof.robustness.command import budget_for, your_model
+    from shiftproof.training.trainer import pick_device
+
+    if out.exists() and not out.is_dir():
+        raise ShiftproofError(f"{out} is a file; --out names a folder")
+    graph = load_nodes(data).to(pick_device(device))
+    given = your_model(model, weights, graph, parse_options(settings or [], where="--set"))
+    numbers, found = ask(
+        graph,
+        model=given,
+        model_name=model,
+        attacks=attacks.split(",") if attacks else ATTACKS,
+        hao=hao,
+        defences=defences.split(",") if defences else DEFENCES,
+        budget=budget_for(graph, "pgd", nodes=budget_nodes, edges_per_node=budget_edges),
+        steps=steps,
+        epochs=epochs,
+        seed=seed,
+        folder=out / "defences",
+        progress="none" if as_json else "auto",
+    )
+    page = write_audit(numbers, out, found)
+    if as_json:
+        print(json.dumps({"page": str(page), **numbers.to_json()}, indent=1))
+        return
+    _print_sections(f"Audit of {graph.name}", {"In short": summary(numbers)})
+    print(f"page: {page}")
 
 
 @app.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import lzma
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,17 @@ def as_names(option: str | Sequence[str] | None) -> tuple[str, ...]:
     if isinstance(option, str):
         inside = option[1:-1] if option.startswith("(") and option.endswith(")") else None
         return (option,) if inside is None else tuple(part.strip() for part in inside.split(",") if part.strip())
-    return tuple(option)
+    if isinstance(option, Sequence):
+        return tuple(str(name) for name in option)
+    return (str(option),)
+
+
+def with_options(source: str, options: Mapping[str, Any]) -> str:
+    """A path with options as `load` takes both in one text; what is None is left out."""
+    given = [f"{key}={as_option(value)}" for key, value in options.items() if value is not None]
+    if not given:
+        return source
+    return f"{source}{',' if ':' in source else ':'}{','.join(given)}"
 
 
 def _delimited(path: Path, wanted: Sequence[str], where: str) -> Any:
