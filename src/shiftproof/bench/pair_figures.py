@@ -60,9 +60,9 @@ Curve = tuple[Sequence[float], Sequence[float]]
 
 def draw_paths(panels: Mapping[str, Mapping[str, Curve]], path: Path, *, across: str, log: Sequence[str] = ()) -> Path:
     """A panel a title, a line a name; panels in `log` have a logarithmic vertical axis."""
-    columns = min(2, len(panels))
+    columns = min(3, len(panels))
     count = -(-len(panels) // columns)
-    with a_figure(path, 4.0 * columns, 2.5 * count) as figure:
+    with a_figure(path, 3.6 * columns, 2.5 * count) as figure:
         grid = figure.subplots(count, columns, squeeze=False, sharex=True).flat
         for axes, (title, lines) in zip(grid, panels.items(), strict=False):
             for colour, (name, (x, y)) in zip(COLOURS, lines.items(), strict=False):

@@ -26,9 +26,9 @@ QUANTITIES = ("risk 1", "risk 2", "task", "irm", "vrex")
 def pair_failure() -> Recipe:
     """Why IRMv1 fails on the two-bit problem: risks, dummy gradients, variance and Pareto front (spec pair 9.1)."""
     note = (
-        "Exact figures of odd predictors (a, b), a = f(1, 1) and b = f(1, -1): zero, IRM's, the two that only satisfy "
-        "the penalty, and ERM's. dominated_by holds for the risk and IRMv1 alone; with the variance nobody dominates "
-        "IRM's."
+        "Exact figures of odd predictors (a, b), a = f(1, 1) and b = f(1, -1): zero, IRM's, ERM's, and two false ones "
+        "that satisfy the penalty only. dominated_by holds for the risk and IRMv1 alone; with the variance nobody "
+        "dominates IRM's."
     )
     return Recipe("pair-failure", (), seeds=1, note=note, rows=failure_rows, draw=draw_failure)
 
@@ -38,7 +38,7 @@ def predictors(problem: TwoBit) -> dict[str, tuple[float, float]]:
     zero, irm, *extra = problem.irm_s_solutions()
     mean = TwoBit(problem.alpha, (float(np.mean(problem.betas)),), problem.loss)
     named = {"zero": zero, "IRM": irm, "ERM": tuple(map(float, mean.pareto_set(1)[0]))}
-    return {**named, **{f"only the penalty {n}": point for n, point in enumerate(sorted(extra, reverse=True), 1)}}  # type: ignore[return-value]
+    return {**named, **{f"false {n}": point for n, point in enumerate(sorted(extra, reverse=True), 1)}}  # type: ignore[return-value]
 
 
 def measures(problem: TwoBit, a: np.ndarray | float, b: np.ndarray | float) -> dict[str, np.ndarray]:
@@ -100,10 +100,11 @@ def draw_failure(rows: list[Row], path: Path) -> Path:
             for axes in (left, middle):
                 for name, point in shown.items():
                     axes.plot(point[1], point[0], "o", color=INK, markersize=4)
-                    axes.annotate(name, (point[1], point[0]), (4, 4), textcoords="offset points", fontsize=7.5)
+                    below = 4 if name != "ERM" else -11  # two of them are neighbours
+                    axes.annotate(name, (point[1], point[0]), (4, below), textcoords="offset points", fontsize=7.5)
                 axes.set_xlabel("b")
                 axes.set_ylabel("a")
-            left.set_title(f"{loss} loss: risk, and where each dummy gradient is zero")
+            left.set_title(f"{loss} loss: risk, zero dummy gradients")
             middle.set_title("variance of the risks (dark: equal)")
             _risk_plane(right, problem, found, shown)
             for axes in (left, middle, right):
@@ -122,7 +123,7 @@ def _risk_plane(axes: Any, problem: TwoBit, found: dict[str, np.ndarray], shown:
         place = measures(problem, *point)
         axes.plot(place["risk 1"], place["risk 2"], "o", color=INK, markersize=4)
         spot = (float(place["risk 1"]), float(place["risk 2"]))
-        axes.annotate(name, spot, (4, 4), textcoords="offset points", fontsize=7.5)
+        axes.annotate(name, spot, (4, 4 if name != "ERM" else -11), textcoords="offset points", fontsize=7.5)
     span = high - low
     axes.set_xlim(low - 0.1 * span, high + 0.25 * span)
     axes.set_ylim(low - 0.1 * span, high + 0.25 * span)
