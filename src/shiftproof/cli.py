@@ -327,9 +327,8 @@ def explain(
 ) -> None:
     """Write which edges and nodes decided, how good that explanation is, and a picture."""
     from shiftproof.explain import write_explanations
-    from shiftproof.registry import parse_options
-
     from shiftproof.predictions import samples_for
+    from shiftproof.registry import parse_options
     from shiftproof.training.run import Run
 
     options: dict[str, Any] = parse_options(settings or [], where="--set")

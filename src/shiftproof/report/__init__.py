@@ -1,4 +1,4 @@
-"""Pages to look at: all runs of a folder as one HTML file that needs nothing else.
+"""Pages to look at, each one HTML file that needs nothing else: all runs of a folder, or the audit of a node graph.
 
 ```python
 from shiftproof.report import write_report
@@ -7,6 +7,7 @@ write_report("runs", "runs/report.html")
 ```
 """
 
+from shiftproof.report.audit import write_audit
 from shiftproof.report.page import write_report
 
-__all__ = ["write_report"]
+__all__ = ["write_audit", "write_report"]

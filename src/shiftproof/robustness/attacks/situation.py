@@ -88,14 +88,14 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             part.training = mode
 
 
-def default_surrogate(graph: NodeGraph, seed: int = 0) -> nn.Module:
+def default_surrogate(graph: NodeGraph, seed: int = 0, epochs: int | None = None) -> nn.Module:
     """The attacker's own model: a 3-layer GCN trained on the clean training graph (spec/hao.md §7)."""
     from shiftproof.robustness.training import build_defence
     from shiftproof.robustness.zoo import preset_for
 
     preset = preset_for(graph.name)
     model = build_defence("gcn", graph, seed=seed, hidden=preset.hidden)
-    return train_defence(model, graph, epochs=preset.epochs, lr=preset.lr, seed=seed).model
+    return train_defence(model, graph, epochs=epochs or preset.epochs, lr=preset.lr, seed=seed).model
 
 
 def own_labels(model: nn.Module, graph: NodeGraph, targets: Tensor) -> Tensor:
