@@ -15,6 +15,7 @@ SMALL = {
     "explain_your_model.py": ["--epochs", "2"],
     "feat_your_model.py": ["--steps", "5"],
     "gala_impossibility.py": [],
+    "pair_in_your_loop.py": ["--steps", "20"],
 }
 SAYS = {
     "01_fit_and_compare.py": ["erm   worst", "vrex  worst", "a stand-in for ColoredMNIST"],
@@ -24,6 +25,7 @@ SAYS = {
     "explain_your_model.py": ["gnnexplainer AUC of the motif's edges", "occlusion    AUC", "without them by"],
     "feat_your_model.py": ["round 2: training", "ERMPretrainer, vrex 100: worst", "IFeAT, irm 10000: worst"],
     "gala_impossibility.py": ["(0.50, 0.15): the cause is erased", "right in 0.80", "no rule reaches more than 0.55"],
+    "pair_in_your_loop.py": ["step   20  worst test accuracy", "last weights {'erm'", "fallbacks in 0%"],
 }
 
 
