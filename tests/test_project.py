@@ -97,6 +97,7 @@ def test_an_extra_that_is_there_is_handed_over() -> None:
         ("CONTRIBUTING.md", "dataset"),
         ("docs/getting-started.md", None),
         ("docs/datasets.md", None),
+        ("docs/pair.md", None),
     ],
 )
 def test_code_on_the_pages_runs(page: str, mark: str | None, tmp_path: Path) -> None:
