@@ -28,6 +28,7 @@ _HOMES = {
     "Network": "shiftproof.methods",
     "NodeGraph": "shiftproof.data",
     "Run": "shiftproof.training",
+    "ShiftproofClassifier": "shiftproof.estimator",
     "ShiftproofError": "shiftproof.errors",
     "Trainer": "shiftproof.training",
     "Weighted": "shiftproof.training",
@@ -56,6 +57,7 @@ __all__ = [
     "Network",
     "NodeGraph",
     "Run",
+    "ShiftproofClassifier",
     "ShiftproofError",
     "Trainer",
     "Weighted",
@@ -80,6 +82,7 @@ if TYPE_CHECKING:
     from shiftproof.data.loading import load as load
     from shiftproof.diagnose.asking import diagnose as diagnose
     from shiftproof.errors import ShiftproofError as ShiftproofError
+    from shiftproof.estimator import ShiftproofClassifier as ShiftproofClassifier
     from shiftproof.explain.asking import explain as explain
     from shiftproof.methods import Method as Method
     from shiftproof.methods import Network as Network

@@ -38,6 +38,7 @@ from shiftproof.data import (  # noqa: F401
     node_files,
     pacs,
     planetoid,
+    sample_files,
     sentiment,
     social,
     spmotif,

@@ -31,9 +31,10 @@ def load(source: Any, /, *, group: str | None = None, **options: Any) -> Any:
     (`load_samples` and `load_nodes` promise the one and the other).
 
     `source` is a registered name (`"spmotif-struc"`, options as keywords or in the text:
-    `"spmotif-struc:bias=0.9"`), a folder written by `save_dataset`, a file of a kind that is read, a `Dataset`, a list
-    of PyG graphs or an `InMemoryDataset` (split at random: `split=(0.8, 0.1, 0.1), seed=0`), or a dict of such lists,
-    one for each split. `group` names the column that is taken as the environment in every split
+    `"spmotif-struc:bias=0.9"`), a table of your own (`"assays.csv", smiles="smiles", label="active"`), an npz or
+    safetensors file, a folder (written by `save_dataset`, of TU files, of images in `domain/class`), a `Dataset`, a
+    list of PyG or NetworkX graphs or an `InMemoryDataset` (split at random: `split=(0.8, 0.1, 0.1), seed=0`), or a dict
+    of such lists, one for each split. `group` names the column that is taken as the environment in every split
     (`"spmotif-struc:group=base"` in text).
     """
     if isinstance(source, (str, Path)):
@@ -94,7 +95,7 @@ def from_graphs(
     What is to be predicted follows from the labels unless `task` and `num_classes` say it: whole numbers are classes,
     0.0 and 1.0 a binary label, several columns of 0, 1 and NaN many labels, anything else a number to regress.
     """
-    everything = GraphSet.from_pyg(graphs, where=name)
+    everything = _packed(graphs, name)
     if len(split) != 3 or min(split) < 0 or split[0] <= 0 or abs(sum(split) - 1) > 1e-6:
         raise ShiftproofError(f"option 'split' holds the shares of train, val and test, which sum to 1; not {split}")
     order = torch.randperm(len(everything), generator=torch.Generator().manual_seed(seed))
@@ -115,8 +116,17 @@ def from_splits(
     name: str = "graphs",
 ) -> Dataset:
     """PyG graphs that come in named splits as a data set; the task follows from the labels unless it is given."""
-    splits = {part: GraphSet.from_pyg(some, where=f"{name}, split '{part}'") for part, some in graphs.items()}
+    splits = {part: _packed(some, f"{name}, split '{part}'") for part, some in graphs.items()}
     return _described(splits, task, num_classes, metric, name)
+
+
+def _packed(graphs: Any, where: str) -> GraphSet:
+    """PyG or NetworkX graphs, packed."""
+    from shiftproof.data.networkx_graphs import from_networkx, is_networkx
+
+    if isinstance(graphs, Sequence) and len(graphs) and is_networkx(graphs[0]):
+        return from_networkx(graphs, where=where)
+    return GraphSet.from_pyg(graphs, where=where)
 
 
 def named_options(
@@ -149,10 +159,7 @@ def _from_text(text: str, options: Mapping[str, Any]) -> Dataset | NodeGraph:
 
 def _from_path(path: Path, options: Mapping[str, Any]) -> Dataset | NodeGraph:
     if path.is_dir():
-        from shiftproof.data.storage import load_dataset
-
-        _no_options(options, f"the folder {path}")
-        return load_dataset(path)
+        return _from_folder(path, options)
     ending = _ending(path)
     if ending in _PICKLES:
         raise ShiftproofError(
@@ -166,6 +173,25 @@ def _from_path(path: Path, options: Mapping[str, Any]) -> Dataset | NodeGraph:
     kinds = [entry.name for entry in datasets if entry.name.startswith(".")]
     listed = f" and files ending in {', '.join(kinds)}" if kinds else ""
     raise ShiftproofError(f"{path} is not of a kind that is read: folders written by save_dataset{listed}")
+
+
+def _from_folder(path: Path, options: Mapping[str, Any]) -> Dataset:
+    """A folder written by `save_dataset`, the text files of a TU data set, or images in `domain/class`."""
+    from shiftproof.data.image_folders import holds_images, image_folder
+    from shiftproof.data.storage import INDEX_FILE, load_dataset
+    from shiftproof.data.tu import tu_folder
+
+    if not (path / INDEX_FILE).exists():
+        if next(path.rglob("*_A.txt"), None) is not None:
+            return _call(tu_folder, path, options, owner=f"the TU files in {path}")
+        if holds_images(path):
+            return _call(image_folder, path, options, owner=f"the images in {path}")
+        raise ShiftproofError(
+            f"{path} holds no data set: there is no {INDEX_FILE} in it, no TU file ending in _A.txt, and no image in "
+            f"folders domain/class"
+        )
+    _no_options(options, f"the folder {path}")
+    return load_dataset(path)
 
 
 def _ending(path: Path) -> str:

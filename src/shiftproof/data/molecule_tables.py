@@ -25,6 +25,7 @@ from shiftproof.data.splitting import (
     named_parts,
     numbered,
     require_parts,
+    whole_groups,
 )
 from shiftproof.data.tables import Table, as_names, as_option, read_table
 from shiftproof.errors import ShiftproofError, unknown
@@ -252,7 +253,7 @@ def _parts(
     else:
         cells = table.text(str(by))
         values = [cells[row].strip() for row in rows.kept]
-        parts = named_parts(values) or largest_first(values)
+        parts = named_parts(values) or whole_groups(values)
     return require_parts(parts, table.where, _how(split, by))
 
 

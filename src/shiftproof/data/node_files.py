@@ -12,12 +12,10 @@ from torch import Tensor
 
 from shiftproof.data.nodes import SPLITS, NodeGraph
 from shiftproof.errors import ShiftproofError
-from shiftproof.registry import register
 
 Arrays = dict[str, np.ndarray]
 
 
-@register(".npz", tags=("files", "nodes"))
 def read_npz(path: Path, symmetrise: bool = False, split: int = 0) -> NodeGraph:
     """A node graph from an npz file, without pickles.
 
@@ -44,7 +42,6 @@ def read_npz(path: Path, symmetrise: bool = False, split: int = 0) -> NodeGraph:
     )
 
 
-@register(".safetensors", tags=("files", "nodes"))
 def read_safetensors(path: Path, symmetrise: bool = False) -> NodeGraph:
     """A node graph from a safetensors file with the tensors of a PyG graph (`x`, `edge_index`, `y`, masks)."""
     from safetensors import SafetensorError

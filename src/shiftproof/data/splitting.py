@@ -44,6 +44,23 @@ def largest_first(groups: Sequence[str] | np.ndarray, shares: tuple[float, float
     return {name: np.array(rows, np.int64) for name, rows in parts.items()}
 
 
+def whole_groups(groups: Sequence[str]) -> Parts:
+    """Whole groups, the largest first; where a few large ones would leave a part empty, the smallest group tests and
+    the next one validates (with two groups there is no val).
+    """
+    parts = largest_first(groups)
+    if all(len(rows) for rows in parts.values()):
+        return parts
+    names, counts = np.unique(np.asarray(groups, dtype=object).astype(str), return_counts=True)
+    if len(names) < 2:
+        return parts
+    order = names[np.argsort(counts, kind="stable")]
+    values = np.asarray(groups, dtype=object).astype(str)
+    held = {"test": values == order[0], **({"val": values == order[1]} if len(names) > 2 else {})}
+    train = ~np.logical_or.reduce(list(held.values()))
+    return {name: np.flatnonzero(mask) for name, mask in {"train": train, **held}.items()}
+
+
 def in_order(values: np.ndarray, shares: tuple[float, float, float] = SHARES) -> Parts:
     """The lowest values train, the next ones validate, the highest test; equal ones keep their order."""
     order = np.argsort(values, kind="stable")

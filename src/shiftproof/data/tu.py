@@ -47,6 +47,15 @@ def tu_archive(path: str | Path, split: Literal["size", "random"] = "size", seed
     return _dataset(Path(path), name, name, split, seed, {"split": split, "seed": seed})
 
 
+def tu_folder(path: str | Path, split: Literal["size", "random"] = "size", seed: int = 0) -> Dataset:
+    """A folder with the text files of one TU data set, split by size or at random."""
+    path = Path(path)
+    found = sorted(file.name.removesuffix("_A.txt") for file in path.rglob("*_A.txt"))
+    if len(set(found)) != 1:
+        raise ShiftproofError(f"{path} holds {len(set(found))} TU data sets (files ending in _A.txt), not one")
+    return _dataset(path, found[0], str(path), split, seed, {"split": split, "seed": seed})
+
+
 @register("nci1", tags=("graphs", "files"))
 def nci1(seed: int = 0) -> Dataset:
     """NCI1 molecules split by size: train on small ones, test on large ones (needs the TU files)."""
