@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import platform
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from shiftproof.bench.jobs import Job
 from shiftproof.bench.published import published
 from shiftproof.training.checkpoint import read_json
-from shiftproof.training.identity import commit
+from shiftproof.training.identity import commit, versions
 from shiftproof.training.run import METRICS, TIMING
 
 _STILL_THE_METHOD = {"compat", "protocol"}  # variants that printed figures may stand beside
@@ -46,6 +45,7 @@ def rows_of(jobs: Iterable[Job], metric: str | None = None, split: str = "test")
                 "split": split,
                 "selection": found[0]["selection"],
                 **summarise(values),
+                "of_seeds": [job.seed for job in members],
                 **_explained(found, split),
                 "device": _recorded(members, "device"),
                 "commit": _recorded(members, "commit"),
@@ -80,20 +80,12 @@ def _joined(values: Iterable[Any]) -> str:
 
 def results_table(name: str, command: str, rows: list[dict[str, Any]], note: str = "") -> dict[str, Any]:
     """The content of a file in `results/`: the rows with all that is needed to repeat them."""
-    import torch
-
-    import shiftproof
-
     table: Mapping[str, Any] = {
         "name": name,
         "command": command,
         "device": _joined(row["device"] for row in rows),
         "commit": _joined(row.get("commit", commit()) for row in rows) if rows else commit(),
-        "versions": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "shiftproof": shiftproof.__version__,
-        },
+        "versions": versions(),
         "rows": [{key: value for key, value in row.items() if key not in ("device", "commit")} for row in rows],
     }
     return {**table, **({"note": note} if note else {})}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -13,6 +12,7 @@ from shiftproof.report import figures, words
 from shiftproof.report.records import find_runs
 from shiftproof.report.rows import Row, differing, make_rows, shown, worth_showing
 from shiftproof.training.checkpoint import write_atomic
+from shiftproof.training.identity import versions
 
 TEMPLATE = "page.html.j2"
 MOST_ENVIRONMENTS = 30  # more would bury the page; the rest is in metrics.json
@@ -223,12 +223,3 @@ def _origin(row: Row) -> dict[str, Any]:
         "seconds": f"{sum(seconds) / len(seconds):.1f}",
         "epoch": f"{1000 * sum(epoch) / len(epoch):.1f}",
     }
-
-
-def versions() -> dict[str, str]:
-    """What wrote a page."""
-    import torch
-
-    import shiftproof
-
-    return {"shiftproof": shiftproof.__version__, "torch": torch.__version__, "python": platform.python_version()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import subprocess
 from functools import lru_cache
 from pathlib import Path
@@ -38,6 +39,15 @@ def digest(dataset: Dataset) -> str:
             if tensor is not None:
                 total.update(tensor.detach().cpu().contiguous().numpy().tobytes())
     return total.hexdigest()
+
+
+def versions() -> dict[str, str]:
+    """What computes here: this library, torch and Python."""
+    import torch
+
+    import shiftproof
+
+    return {"python": platform.python_version(), "torch": torch.__version__, "shiftproof": shiftproof.__version__}
 
 
 def commit() -> str | None:

@@ -18,7 +18,8 @@ from shiftproof.errors import ShiftproofError, TrainingDiverged, unknown
 from shiftproof.methods.base import DataShape, Method
 from shiftproof.training import checkpoint as files
 from shiftproof.training.balance import Balance, Weighted, described
-from shiftproof.training.identity import commit, digest, first_difference, plain
+from shiftproof.training.identity import commit, digest, first_difference, plain, versions
+from shiftproof.training.memory import forget_peak, peak_bytes
 from shiftproof.training.metrics import (
     LOWER_IS_BETTER,
     Predictions,
@@ -191,6 +192,7 @@ class _Loop:
 
     def _run(self) -> Run:
         trainer = self.trainer
+        forget_peak(self.device)
         optimizer = self._optimizer()
         begun = time.perf_counter()
         resumed, optimizer = self._restore(optimizer)
@@ -319,6 +321,8 @@ class _Loop:
             "device": device_name(self.device),
             "compiled": self.trainer.compile,
             "commit": commit(),
+            "versions": versions(),
+            "peak_memory_bytes": peak_bytes(self.device),
             "seconds": self.seconds,
             "training_epoch_seconds": statistics.median(self.epoch_seconds or [0.0]),
         }
