@@ -256,14 +256,21 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Train a published table or analysis, write it with the printed figures beside ours, and draw what it draws."""
-    from shiftproof.bench import on_few_samples, results_table, run_jobs
+    from shiftproof.bench import on_few_samples, run_jobs
     from shiftproof.registry import recipes
-    from shiftproof.training.checkpoint import write_json
 
     chosen = recipes[recipe].make()
     if chosen.sequential and workers > 1:
         raise ShiftproofError(f"'{recipe}' measures time, so its runs go one after another; leave out --workers")
     folder = out / (f"{recipe}-smoke" if smoke else recipe)
+    if chosen.run is not None:
+        if collect or workers > 1:
+            raise ShiftproofError(f"'{recipe}' works in one process and keeps what is done: no --collect, no --workers")
+        style = "none" if as_json else "auto"
+        asked = chosen.work(folder, seeds=seeds, smoke=smoke, device=device, style=style, only=only or ())
+        rows = chosen.run(asked)
+        _finish_bench(recipe, chosen, rows, folder if smoke else results, bool(smoke or not only), as_json)
+        return
     jobs = chosen.jobs(folder, seeds=seeds, smoke=smoke, device=device, compile=compile_)
     wanted = [job for job in jobs if not only or any(word in (job.method, *job.data.split(":")) for word in only)]
     if not wanted and (chosen.cells or only):  # a recipe without cells computes its rows by itself
@@ -276,9 +283,19 @@ def bench(
         trained = on_few_samples(wanted, folder / "data") if smoke else wanted
         deque(run_jobs(trained, workers=workers, style="none" if as_json else "auto"), maxlen=0)
     rows = chosen.rows(wanted)
+    _finish_bench(recipe, chosen, rows, folder if smoke else results, bool(smoke or not only), as_json)
+
+
+def _finish_bench(
+    recipe: str, chosen: Any, rows: list[dict[str, Any]], folder: Path, whole: bool, as_json: bool
+) -> None:
+    """Write the table where all of it was asked for, draw its figure, and print the rows."""
+    from shiftproof.bench import results_table
+    from shiftproof.training.checkpoint import write_json
+
     written = []
-    if smoke or not only:
-        table = (folder if smoke else results) / f"{recipe}.json"
+    if whole:
+        table = folder / f"{recipe}.json"
         command = _command_line().replace(" --collect", "")  # which trains the missing runs and makes the same table
         write_json(table, results_table(recipe, command, rows, note=chosen.note))
         written = [table] if chosen.draw is None else [table, chosen.draw(rows, table.with_suffix(".svg"))]

@@ -13,6 +13,7 @@ from shiftproof.bench import feat_theory as feat_theory
 from shiftproof.bench import gala as gala
 from shiftproof.bench import gmt as gmt
 from shiftproof.bench import gmt_measures as gmt_measures
+from shiftproof.bench import hao as hao
 from shiftproof.bench import pair as pair
 from shiftproof.bench import pair_analyses as pair_analyses
 from shiftproof.bench import pair_extrapolation as pair_extrapolation

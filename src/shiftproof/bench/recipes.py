@@ -14,6 +14,7 @@ from shiftproof.bench.table import rows_of
 from shiftproof.data.dataset import Dataset, Split
 from shiftproof.data.storage import save_dataset
 from shiftproof.registry import methods, register
+from shiftproof.training.progress import Style
 
 Row = dict[str, Any]
 SMOKE_SAMPLES = 24  # of each split: enough for some of every class, few enough for any method
@@ -29,11 +30,28 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class Work:
+    """What a recipe that does its own work is asked for; finished pieces lie in `folder` and are not done again."""
+
+    folder: Path
+    seeds: range
+    smoke: bool = False
+    device: str = "auto"
+    style: Style = "none"
+    only: tuple[str, ...] = ()
+
+    def wanted(self, names: Sequence[str]) -> list[str]:
+        """The names asked for with --only, all of them where none is."""
+        return [name for name in names if not self.only or name in self.only]
+
+
+@dataclass(frozen=True)
 class Recipe:
     """The runs of one table: its cells, over `seeds` seeds counted from `first_seed`.
 
     `rows` makes the finished runs into rows; `draw`, where there is a figure, takes these rows and the file to write.
-    The runs of a `sequential` recipe never share the machine, because they measure time.
+    The runs of a `sequential` recipe never share the machine, because they measure time. A recipe whose table is not
+    made of fitted methods (attacks on a graph) has no cells and does its `run` instead.
     """
 
     name: str
@@ -44,6 +62,21 @@ class Recipe:
     rows: Callable[[Sequence[Job]], list[Row]] = rows_of
     draw: Callable[[list[Row], Path], Path] | None = None
     sequential: bool = False
+    run: Callable[[Work], list[Row]] | None = None
+
+    def work(
+        self,
+        out: Path,
+        *,
+        seeds: int | None = None,
+        smoke: bool = False,
+        device: str = "auto",
+        style: Style = "none",
+        only: Sequence[str] = (),
+    ) -> Work:
+        """What `run` is asked for; the seeds as in `jobs`."""
+        last = self.first_seed + (seeds or (1 if smoke else self.seeds))
+        return Work(out, range(self.first_seed, last), smoke, device, style, tuple(only))
 
     def jobs(
         self,
