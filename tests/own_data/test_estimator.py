@@ -49,7 +49,7 @@ def test_a_clone_has_the_same_parameters_and_nothing_learned() -> None:
 
 def test_graphs_with_named_classes_are_told_apart_and_cross_validated() -> None:
     x, y = graphs()
-    made = sp.ShiftproofClassifier("erm", epochs=15, settings={**SMALL, "lr": 1e-2}, validation=0.0)
+    made = sp.ShiftproofClassifier("erm", epochs=60, settings={"hidden": 16, "lr": 1e-2}, validation=0.0)
     made.fit(x, y)
     assert list(made.classes_) == ["ring", "star"]
     assert made.predict_proba(x).shape == (40, 2)

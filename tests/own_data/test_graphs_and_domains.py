@@ -22,7 +22,7 @@ def packed(graphs: int = 30) -> dict[str, np.ndarray]:
     return {
         "node_ptr": ptr,
         "edge_ptr": ptr,
-        "edge_index": local + np.repeat(ptr[:-1], sizes),
+        "edge_index": np.ascontiguousarray(local + np.repeat(ptr[:-1], sizes)),
         "x": np.ones((ptr[-1], 2), np.float32),
         "y": np.arange(graphs) % 2,
         "env": np.arange(graphs) % 3,

@@ -10,7 +10,9 @@ from typing import Any
 from shiftproof.errors import ShiftproofError
 from shiftproof.report import figures, words
 from shiftproof.report.records import find_runs
+from shiftproof.report.repeating import command_of, pictures
 from shiftproof.report.rows import Row, differing, make_rows, shown, worth_showing
+from shiftproof.report.significance import interval, significance_note
 from shiftproof.training.checkpoint import write_atomic
 from shiftproof.training.identity import versions
 
@@ -24,8 +26,9 @@ def write_report(folder: str | Path, out: str | Path, *, title: str | None = Non
     """Write one self-contained HTML page about all runs below a folder and return its path.
 
     The page has a summary in words, a table of every split, the environments of the test split, figures, and the
-    settings and seeds behind them. It loads nothing and runs no script; the same runs give the same bytes. `note` is a
-    paragraph of your own, printed below the summary.
+    settings, seeds and commands behind them; pictures that `explain` wrote below the folder are shown. It loads
+    nothing, its one script sorts tables, and the same runs give the same bytes. `note` is a paragraph of your own,
+    printed below the summary.
     """
     folder, out = Path(folder), Path(out)
     if not folder.is_dir():
@@ -49,6 +52,10 @@ def write_report(folder: str | Path, out: str | Path, *, title: str | None = Non
         seeds=[_origin(row) for row in rows],
         several=len(by_data) > 1,
         versions=versions(),
+        pictures=pictures(folder, records),
+        commands=[(row.label, command_of(row)) for row in rows],
+        commits=sorted({str(run.timing["commit"]) for row in rows for run in row.runs if run.timing.get("commit")}),
+        devices=sorted({str(run.timing["device"]) for row in rows for run in row.runs if run.timing.get("device")}),
         runs=len(records),
     )
     write_atomic(out, page)
@@ -86,6 +93,7 @@ def _overview(rows: Sequence[Row]) -> dict[str, Any]:
         "same_metric": len({row.metric for row in rows}) == 1,
         "metric": words.metric_name(rows[0].metric, str(rows[0].runs[0].config["task"])),
         "published": any(row.published for row in rows),
+        "intervals": any(_interval(row) != "–" for row in rows),
         "rows": [
             {
                 "data": row.data,
@@ -93,6 +101,7 @@ def _overview(rows: Sequence[Row]) -> dict[str, Any]:
                 "metric": words.metric_name(row.metric, str(row.runs[0].config["task"])),
                 "seeds": len(row.runs),
                 "scores": [_cell(row, split) for split in splits],
+                "interval": _interval(row),
                 "drop": words.spread(row.drop()),
                 "from": row.reference or "–",
                 "published": words.spread(dict(row.published)) if row.published else "–",
@@ -103,6 +112,12 @@ def _overview(rows: Sequence[Row]) -> dict[str, Any]:
             for row in rows
         ],
     }
+
+
+def _interval(row: Row) -> str:
+    """The 95 % interval of the mean on test."""
+    found = interval((row.scores("test") or {"values": []})["values"])
+    return "–" if found is None else f"{words.figure(found[0])} to {words.figure(found[1])}"
 
 
 def _orders(rows: Sequence[Row]) -> list[list[Row]]:
@@ -129,6 +144,7 @@ def _section(data: str, rows: list[Row], number: int) -> dict[str, Any]:
         "data": data,
         "provenance": str(rows[0].runs[0].config.get("provenance") or "not recorded"),
         "conclusion": words.conclusion(same),
+        "significance": significance_note(words.judged(same)),
         "metric": name,
         "chance": None if same[0].chance is None else words.figure(same[0].chance),
         "reference": same[0].reference,
