@@ -4,12 +4,13 @@
 >>> run = sp.fit("vrex", sp.load("colored-digits"), penalty=100.0, epochs=50)   # doctest: +SKIP
 
 `erm` is plain training and `oracle` the same where the data do not move; `irm`, `vrex`, `irmx`, `ib-irm` and
-`groupdro` use environments (the data set's own, or a random partition); `eiil` infers them; `cnc` contrasts a plain
-model's mistakes. On graphs, `ciga-v1` and `ciga-v2` find the invariant subgraph, `gala` also where a shortcut is
-stronger; `xgnn`, `dir`, `gib`, `asap`, `grea`, `cal`, `gsat`, `disc` and `gil` find one by other means, `contrast`
-finds none, and `moleood` infers environments. For graphs that grow, `wl-kernel`, `gc-kernel` and the `gamma` methods
-count subgraphs, and `k-gnn` passes messages between sets of nodes. `gnnexplainer`, `pgexplainer` and `graphmask`
-explain a plain model. `Method` is the class to derive your own from.
+`groupdro` use environments (the data set's own, or a random partition), as do `coral`, `dann`, `cdann`, `fishr`,
+`fish` and `lisa`; `eiil` infers them; `cnc` contrasts a plain model's mistakes. On graphs, `ciga-v1` and `ciga-v2`
+find the invariant subgraph, `gala` also where a shortcut is stronger; `xgnn`, `dir`, `gib`, `asap`, `grea`, `cal`,
+`gsat`, `disc` and `gil` find one by other means, `contrast` finds none, and `moleood` infers environments. For graphs
+that grow, `wl-kernel`, `gc-kernel` and the `gamma` methods count subgraphs, and `k-gnn` passes messages between sets
+of nodes. `gnnexplainer`, `pgexplainer` and `graphmask` explain a plain model. `Method` is the class to derive your
+own from.
 """
 
 from shiftproof.methods.asap import ASAP
@@ -20,11 +21,15 @@ from shiftproof.methods.ciga import CIGA, XGNN, CIGAv1, CIGAv2
 from shiftproof.methods.cnc import CNC
 from shiftproof.methods.composite import Composite
 from shiftproof.methods.contrast import Contrast
+from shiftproof.methods.coral import CORAL
+from shiftproof.methods.dann import CDANN, DANN
 from shiftproof.methods.dir import DIR
 from shiftproof.methods.disc import DisC
 from shiftproof.methods.eiil import EIIL
 from shiftproof.methods.erm import ERM
 from shiftproof.methods.explanation import Explanation
+from shiftproof.methods.fish import Fish
+from shiftproof.methods.fishr import Fishr
 from shiftproof.methods.gala import GALA
 from shiftproof.methods.gamma import GammaGIN, GammaOneHot, GammaRPGIN
 from shiftproof.methods.gib import GIB
@@ -38,6 +43,7 @@ from shiftproof.methods.gsat import GSAT
 from shiftproof.methods.interpretable import InterpretableMethod
 from shiftproof.methods.irm import IBIRM, IRM, IRMX
 from shiftproof.methods.k_gnn import KGNN
+from shiftproof.methods.lisa import LISA
 from shiftproof.methods.moleood import MoleOOD
 from shiftproof.methods.oracle import Oracle
 from shiftproof.methods.posthoc import GNNExplainerMethod, GraphMaskMethod, PGExplainerMethod
@@ -47,8 +53,11 @@ from shiftproof.methods.wl_kernel import WLKernel
 __all__ = [
     "ASAP",
     "CAL",
+    "CDANN",
     "CIGA",
     "CNC",
+    "CORAL",
+    "DANN",
     "DECODERS",
     "DIR",
     "EIIL",
@@ -62,6 +71,7 @@ __all__ = [
     "IRM",
     "IRMX",
     "KGNN",
+    "LISA",
     "XGNN",
     "CIGAv1",
     "CIGAv2",
@@ -71,6 +81,8 @@ __all__ = [
     "DisC",
     "EnvironmentAssistant",
     "Explanation",
+    "Fish",
+    "Fishr",
     "GCKernel",
     "GMTLin",
     "GMTSam",

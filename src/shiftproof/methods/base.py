@@ -14,7 +14,15 @@ from shiftproof.data.dataset import Dataset, Split, Task
 from shiftproof.data.domains import DomainBatch
 from shiftproof.data.graphs import GraphBatch, GraphSet
 from shiftproof.errors import ShiftproofError
-from shiftproof.nn import GNNEncoder, GraphFeaturizer, MLPFeaturizer, SmallCNN
+from shiftproof.nn import (
+    POINT_CONVS,
+    GNNEncoder,
+    GraphFeaturizer,
+    MLPFeaturizer,
+    PointEncoder,
+    PointHead,
+    SmallCNN,
+)
 from shiftproof.nn import head as make_head
 from shiftproof.registry import register
 
@@ -87,7 +95,9 @@ class Network:
     Graphs: `conv` ("gcn", "gin", "pna", "sgc"), `layers`, `hidden`, `readout`, `dropout`, `virtual_node` and `style`
     (the layer conventions of the "ciga" or the "gmt" chapter); for "pna" also its `aggregators` and whether an edge of
     weight zero sends a zero message or is left out (`zero_weight`); `batch_norm` is over each of several weightings of
-    the same graphs, or over all of them "pooled". Tensors: `featurizer` ("mlp" with `widths`, or "cnn").
+    the same graphs, or over all of them "pooled". Points: `conv` is "egnn", "dgcnn" or "point-transformer", for places
+    of `pos_dim` coordinates; `geometry`, `collect_at` and `context` are those of `shiftproof.nn.PointEncoder`.
+    Tensors: `featurizer` ("mlp" with `widths`, or "cnn").
     """
 
     conv: str = "gin"
@@ -102,6 +112,10 @@ class Network:
     aggregators: tuple[str, ...] = ("mean", "min", "max", "std", "sum")
     zero_weight: str = "zero_message"
     batch_norm: str = "per_sample"
+    pos_dim: int = 3
+    geometry: tuple[str, ...] = ()
+    collect_at: str = "source"
+    context: int = 0
 
     def build(self, shape: DataShape) -> nn.Module:
         """A featurizer: a module that turns a batch into one vector a sample and knows its `out_channels`."""
@@ -115,6 +129,8 @@ class Network:
 
     def head(self, shape: DataShape, width: int) -> nn.Module:
         """The linear layer on top of the featurizer, started like it (spec pair 7.1: Xavier for the plain MLP)."""
+        if shape.kind == "graphs" and self.conv in POINT_CONVS:  # spec gmt 7.2
+            return PointHead(width, shape.num_outputs, self.dropout, self.batch_norm)
         if shape.kind == "graphs" and self.style == "gmt" and self.conv == "pna":  # spec gmt 7.1
             half, quarter = max(width // 2, 1), max(width // 4, 1)
             narrowing = (nn.Linear(width, half), nn.ReLU(), nn.Linear(half, quarter), nn.ReLU())
@@ -122,8 +138,26 @@ class Network:
         plain = shape.kind == "tensors" and self.featurizer == "mlp"
         return make_head(width, shape.num_outputs, init="xavier" if plain else "default")
 
-    def encoder(self, in_channels: int, edge_dim: int | None = None, *, hidden: int | None = None) -> GNNEncoder:
+    def encoder(
+        self, in_channels: int, edge_dim: int | None = None, *, hidden: int | None = None
+    ) -> GNNEncoder | PointEncoder:
         """The graph network without its readout."""
+        if self.conv in POINT_CONVS:
+            return PointEncoder(
+                in_channels,
+                hidden=hidden or self.hidden,
+                layers=self.layers,
+                conv=self.conv,
+                edge_dim=edge_dim,
+                dropout=self.dropout,
+                pos_dim=self.pos_dim,
+                geometry=tuple(self.geometry),
+                collect_at=self.collect_at,
+                zero=self.zero_weight,
+                samples=self.batch_norm,
+                context=self.context,
+                readout=self.readout,
+            )
         return GNNEncoder(
             in_channels,
             hidden=hidden or self.hidden,
@@ -151,6 +185,7 @@ class Method(nn.Module):
     weights: dict[str, float]
     selection_floor: float | None = None  # an epoch is kept only if the metric exceeds this, where it is set
     ties_by_loss: bool = False  # of epochs with the same metric the one with the lowest loss is kept, not the first
+    domain_by_domain: bool = False  # whether every batch is of one environment, and they take turns
     capturable: bool = True  # whether a step understands padded batches; if not, `compile` leaves it as it is on a GPU
 
     def __init__(self, shape: DataShape) -> None:
@@ -190,6 +225,13 @@ class Method(nn.Module):
         A function of the epoch and of the method's buffers alone, so that a resumed run sees the same samples.
         """
         return None
+
+    def environments_of(self, train: Split) -> Tensor | None:
+        """The environments of training samples, for batches drawn from each of them: the data set's own."""
+        return train.env
+
+    def after_domains(self, count: int) -> None:
+        """Told after a step on each of `count` environments, where `domain_by_domain` is set."""
 
     def head_parameters(self) -> list[nn.Parameter]:
         """The parameters of the last layer, for balances that compare gradients there."""

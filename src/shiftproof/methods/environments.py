@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from shiftproof.data.dataset import Dataset
+from shiftproof.data.dataset import Dataset, Split
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import Batch, DataShape, Network, Trains
 from shiftproof.methods.erm import ERM
@@ -47,6 +47,9 @@ class EnvironmentMethod(ERM):
             self.environment.copy_(drawn)
         elif train.env is not None:
             self.environment.copy_(train.env)
+
+    def environments_of(self, train: Split) -> Tensor | None:
+        return self.environment.index_select(0, train.index)
 
     def env(self, batch: Batch) -> Tensor:
         """The environment of each sample of a training batch."""

@@ -28,7 +28,7 @@ from shiftproof.objectives.clove import clove_penalty, mmce
 from shiftproof.objectives.contrastive import pair_contrast, supervised_contrastive
 from shiftproof.objectives.coral import coral_penalty
 from shiftproof.objectives.environments import infer_environments, random_environments, split_objective
-from shiftproof.objectives.fishr import fishr_penalty
+from shiftproof.objectives.fishr import fishr_penalty, head_gradient_variances
 from shiftproof.objectives.gala_contrast import proxy_contrast, proxy_pairs
 from shiftproof.objectives.gce import generalised_cross_entropy
 from shiftproof.objectives.gradient_matching import gradient_matching_penalty
@@ -56,6 +56,7 @@ __all__ = [
     "fishr_penalty",
     "generalised_cross_entropy",
     "gradient_matching_penalty",
+    "head_gradient_variances",
     "hinge",
     "ib_penalty",
     "iga_penalty",

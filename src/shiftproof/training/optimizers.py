@@ -16,8 +16,15 @@ class LeanAdam(torch.optim.Adam):
     update itself. State and `state_dict` are torch's own.
     """
 
-    def __init__(self, parameters: Iterable[nn.Parameter], *, lr: float = 1e-3, weight_decay: float = 0.0) -> None:
-        super().__init__(parameters, lr=lr, weight_decay=weight_decay, fused=True)
+    def __init__(
+        self,
+        parameters: Iterable[nn.Parameter],
+        *,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(parameters, lr=lr, betas=betas, weight_decay=weight_decay, fused=True)
         self._moving: list[nn.Parameter] = []
         self._slots: tuple[list[Tensor], list[Tensor], list[Tensor]] = ([], [], [])
 

@@ -21,13 +21,14 @@ from shiftproof.training.balance import Balance
 class Stepper(Protocol):
     """Trains through an epoch and yields the values of the loss terms of each step, still on the device.
 
-    `names` are those of the terms, in the order of the values, from the first step on.
+    `names` are those of the terms, in the order of the values, from the first step on. Without an `order` the samples
+    stay in the one they are in.
     """
 
     names: list[str]
     optimizer: torch.optim.Optimizer
 
-    def epoch(self, train: Split, size: int | None, order: torch.Generator, step: int) -> Iterator[Tensor]: ...
+    def epoch(self, train: Split, size: int | None, order: torch.Generator | None, step: int) -> Iterator[Tensor]: ...
 
 
 class EagerStepper:
@@ -51,8 +52,8 @@ class EagerStepper:
         self.losses = method.losses
         self.names: list[str] = []
 
-    def epoch(self, train: Split, size: int | None, order: torch.Generator, step: int) -> Iterator[Tensor]:
-        for batch in train.batches(size, shuffle=size is not None, generator=order):
+    def epoch(self, train: Split, size: int | None, order: torch.Generator | None, step: int) -> Iterator[Tensor]:
+        for batch in train.batches(size, shuffle=size is not None and order is not None, generator=order):
             self._refresh(step)
             yield self.move(batch, step)
             step += 1
@@ -138,20 +139,21 @@ class ReplayedStepper(EagerStepper):
         self.values = torch.empty(0)
         self.room: tuple[int, int] | None = None
 
-    def epoch(self, train: Split, size: int | None, order: torch.Generator, step: int) -> Iterator[Tensor]:
+    def epoch(self, train: Split, size: int | None, order: torch.Generator | None, step: int) -> Iterator[Tensor]:
         if not self.usable:
             yield from super().epoch(train, size, order, step)
         elif isinstance(train, GraphSet):
-            yield from self._graphs(train, min(size or len(train), len(train)), size is not None, order, step)
+            ordered = train if size is None or order is None else train.shuffled(order)
+            yield from self._graphs(ordered, min(size or len(train), len(train)), step)
         elif size is None:
             self._refresh(step)
             self.buffer = train.whole()  # the same memory in every epoch: nothing to copy
             yield self._replay(step) if self._ready(step) else self.move(self.buffer, step)
         else:
-            yield from self._rows(train.shuffled(order).batches(size), size, step)
+            ordered = train if order is None else train.shuffled(order)
+            yield from self._rows(ordered.batches(size), size, step)
 
-    def _graphs(self, train: GraphSet, size: int, shuffle: bool, order: torch.Generator, step: int) -> Iterator[Tensor]:
-        ordered = train.shuffled(order) if shuffle else train
+    def _graphs(self, ordered: GraphSet, size: int, step: int) -> Iterator[Tensor]:
         if self.room is None:
             self.room = tuple(int(self.ROOM * most) + 1 for most in _largest(ordered, size))  # type: ignore[assignment]
         padded = pad_batches(ordered, size, *self.room)  # type: ignore[misc]

@@ -6,6 +6,7 @@ import math
 import os
 import statistics
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from shiftproof.data.dataset import Dataset, Split
+from shiftproof.data.domain_batches import DomainBatchSampler
 from shiftproof.errors import ShiftproofError, TrainingDiverged, unknown
 from shiftproof.methods.base import DataShape, Method
 from shiftproof.training import checkpoint as files
@@ -46,16 +48,21 @@ class Trainer:
     where the validation split stops training early, "oracle" the best on the test split (what some published tables
     do; every result says so), "auto" is "val" where there is a validation split. `patience` stops after that many
     epochs without improvement, counted from epoch `warmup` on only; an improvement during the warm-up is remembered
-    (spec ciga D11). `batch_size=None` trains on the whole set at once. `compile` compiles the losses on a CPU and
+    (spec ciga D11). `batch_size=None` trains on the whole set at once. With `domains_per_batch` ("all" or a number) a
+    batch has `batch_size` samples of each of that many environments, and `steps_per_epoch` batches are an epoch,
+    however long a pass through the data is (see `DomainBatchSampler`). `compile` compiles the losses on a CPU and
     replays captured steps on a GPU. With `out`, the run survives being killed: `resume=True` goes on from the last
     checkpoint to the same result.
     """
 
     epochs: int = 100
     batch_size: int | None = 32
+    domains_per_batch: int | Literal["all"] | None = None
+    steps_per_epoch: int | None = None
     optimizer: Literal["adam", "sgd"] = "adam"
     lr: float = 1e-3
     momentum: float = 0.9
+    betas: tuple[float, float] = (0.9, 0.999)
     weight_decay: float = 0.0
     patience: int | None = None
     warmup: int = 0
@@ -74,7 +81,7 @@ class Trainer:
     checkpoint_seconds: float = 5.0
 
     def __post_init__(self) -> None:
-        least = {"epochs": 0, "batch_size": 1, "evaluate_every": 1, "patience": 1, "warmup": 0}
+        least = {"epochs": 0, "batch_size": 1, "steps_per_epoch": 1, "evaluate_every": 1, "patience": 1, "warmup": 0}
         for name, low in least.items():
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < low):
@@ -85,6 +92,10 @@ class Trainer:
                 raise ShiftproofError(f"'{name}' is a finite number from 0, not {value}")
         if self.optimizer not in ("adam", "sgd"):
             raise unknown("optimizer", str(self.optimizer), ("adam", "sgd"))
+        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
+            raise ShiftproofError(f"'betas' are two numbers from 0 to below 1, not {self.betas}")
+        if self.steps_per_epoch is not None and self.domains_per_batch is None:
+            raise ShiftproofError("'steps_per_epoch' counts batches of 'domains_per_batch', which is not set")
 
     def fit(self, method: Method, dataset: Dataset, *, config: dict[str, Any] | None = None) -> Run:
         """Train the method and return its run; the method is left with the weights of the selected epoch."""
@@ -229,15 +240,38 @@ class _Loop:
         self.method.start_epoch(self.epoch)
         chosen = self.method.training_index(self.epoch)
         train = self.train if chosen is None else self.train[chosen]
-        for values in stepper.epoch(train, self.trainer.batch_size, self.order, self.step):
-            self.names = stepper.names
-            self.pending.append((self.epoch, self.step, values))
-            self.step += 1
-            if len(self.pending) >= STEPS_BETWEEN_LOOKS:
-                self._look()
+        one_by_one = 0  # domains whose turn is over, for methods that take one after another
+        for part, size, order, domains in self._parts(train):
+            for values in stepper.epoch(part, size, order, self.step):
+                self.names = stepper.names
+                self.pending.append((self.epoch, self.step, values))
+                self.step += 1
+                if len(self.pending) >= STEPS_BETWEEN_LOOKS:
+                    self._look()
+                one_by_one += 1
+                if self.method.domain_by_domain and one_by_one % domains == 0:
+                    self.method.after_domains(domains)
         if report := self.trainer.balance.report():
             self._look()
             self.history[-1]["balance"] = report
+
+    def _parts(self, train: Split) -> Iterator[tuple[Split, int | None, torch.Generator | None, int]]:
+        """The samples of an epoch, the size of its batches, how they are shuffled (None: they are), domains a batch."""
+        trainer, method = self.trainer, self.method
+        wanted = trainer.domains_per_batch or ("all" if method.domain_by_domain else None)
+        if wanted is None:
+            yield train, trainer.batch_size, self.order, 1
+            return
+        env = method.environments_of(train)
+        if env is None:
+            raise ShiftproofError(f"'domains_per_batch' needs environments, which '{self.dataset.name}' does not have")
+        sampler = DomainBatchSampler(env, wanted, trainer.batch_size, steps=trainer.steps_per_epoch)
+        positions = sampler.epoch(self.order)
+        size = sampler.size if method.domain_by_domain else sampler.size * sampler.domains
+        # an epoch may be many passes through the data: no more than about one of them is laid out at a time
+        at_once = max(len(train) // positions[0].numel(), 1)
+        for some in positions.split(at_once):
+            yield train[some.flatten()], size, None, sampler.domains
 
     def _look(self) -> None:
         """Bring the loss values of the last steps over, stop if one is not finite, and add them to the history."""
@@ -414,6 +448,8 @@ class _Loop:
             config["training"] = described(trainer.balance)
         chosen = ("epochs", "batch_size", "optimizer", "lr", "momentum", "weight_decay", "patience", "warmup")
         training = {key: getattr(trainer, key) for key in (*chosen, "evaluate_every", "track")}
+        rarely = {"domains_per_batch": None, "steps_per_epoch": None, "betas": (0.9, 0.999)}
+        training |= {key: value for key, usual in rarely.items() if (value := getattr(trainer, key)) != usual}
         config.setdefault("training", {}).update(plain(training))
         config |= {
             "seed": trainer.seed,
@@ -448,7 +484,7 @@ def make_optimizer(trainer: Trainer, parameters: list[torch.nn.Parameter], step:
     own = {"optimizer": trainer.optimizer, "lr": trainer.lr, "momentum": trainer.momentum}
     chosen = {**own, **trainer.balance.optimizer(step)}
     if chosen["optimizer"] == "adam":
-        return LeanAdam(parameters, lr=chosen["lr"], weight_decay=trainer.weight_decay)
+        return LeanAdam(parameters, lr=chosen["lr"], betas=trainer.betas, weight_decay=trainer.weight_decay)
     return torch.optim.SGD(
         parameters, lr=chosen["lr"], momentum=chosen["momentum"], weight_decay=trainer.weight_decay, fused=True
     )

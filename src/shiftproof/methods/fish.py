@@ -1,0 +1,61 @@
+"""Fish: steps on one environment after another, so that their gradients come to agree."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from shiftproof.errors import ShiftproofError
+from shiftproof.methods.base import Batch, DataShape, Network
+from shiftproof.methods.environments import EnvironmentMethod, Environments
+from shiftproof.objectives import sample_losses
+from shiftproof.registry import register
+
+
+@register("fish", tags=("graphs", "tensors"))
+class Fish(EnvironmentMethod):
+    """Fish: gradient matching between environments to first order.
+
+    .. math:: \\tilde\\theta \\leftarrow \\text{a step on each of k environments, from } \\theta;\\qquad
+        \\theta \\leftarrow \\theta + \\epsilon\\,(\\tilde\\theta - \\theta)
+
+    `meta_lr` is :math:`\\epsilon`; `per_domain` divides it by k (the released code; DomainBed does not). The inner
+    steps are the trainer's own, its optimiser keeps its state, and `domains_per_batch` is k (all environments unless
+    it is set). Every batch has `batch_size` samples of one environment.
+    """
+
+    domain_by_domain = True
+
+    def __init__(
+        self,
+        shape: DataShape,
+        *,
+        network: Network | nn.Module | None = None,
+        meta_lr: float = 0.5,
+        per_domain: bool = False,
+        environments: Environments = "auto",
+        reduction: Literal["mean", "sum"] = "mean",
+    ) -> None:
+        super().__init__(shape, network=network, environments=environments, reduction=reduction)
+        if not 0 < meta_lr <= 1:
+            raise ShiftproofError(f"option 'meta_lr' of fish is above 0 and at most 1, not {meta_lr}")
+        self.meta_lr, self.per_domain = meta_lr, per_domain
+        self.outset: list[Tensor] = []
+
+    def losses(self, batch: Batch) -> dict[str, Tensor]:
+        return {"task": sample_losses(self(batch), batch.y, self.shape.task).mean()}
+
+    def start_epoch(self, epoch: int) -> None:
+        self.outset = [weight.detach().clone() for weight in self._weights()]
+
+    @torch.no_grad()
+    def after_domains(self, count: int) -> None:
+        rate = self.meta_lr / count if self.per_domain else self.meta_lr
+        for weight, before in zip(self._weights(), self.outset, strict=True):
+            weight.copy_(torch.lerp(before, weight, rate))
+            before.copy_(weight)
+
+    def _weights(self) -> list[nn.Parameter]:
+        return [weight for weight in self.parameters() if weight.requires_grad]
