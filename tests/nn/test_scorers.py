@@ -108,8 +108,8 @@ def test_symmetrise_takes_parallel_values():
 def test_mistakes_are_named():
     with pytest.raises(ShiftproofError, match="unknown edge scorer 'dott'; did you mean 'dot'"):
         EdgeScorer(3, "dott")
-    with pytest.raises(ShiftproofError, match="unknown scorer norm 'batch'"):
-        EdgeScorer(3, norm="batch")
+    with pytest.raises(ShiftproofError, match="unknown scorer norm 'layer'"):
+        EdgeScorer(3, norm="layer")
     with pytest.raises(ShiftproofError, match="instance norm needs"):
         EdgeScorer(3, norm="instance")(torch.zeros(2, 3), torch.zeros(2, 1, dtype=torch.long))
 

@@ -9,6 +9,7 @@
 - images as graphs: `superpixels` (cmnist-75sp, mnist-75sp)
 - sentences as graphs: `sentiment` (Graph-SST and Graph-Twitter, and stand-ins made of parse `trees`)
 - molecules: `molecule_graphs` (SMILES, needs RDKit), the `drugood` files, `molhiv`; with truth `attribution`, `mutag`
+- points in space: `points` (who is near whom), `toy_tracks`, `point_sets` (synmol-3d, actstrack, tau3mu, plbind)
 - one graph whose nodes are classified: `NodeGraph` (`cora`, `computers`, ..., `cora-like` at any size, npz files)
 - files: `read_tu` for the TU collection, `read_idx` for MNIST; `find` knows where files are looked for
 
@@ -44,6 +45,7 @@ from shiftproof.data import (  # noqa: F401
     spmotif,
     superpixels,
     table_files,
+    toy_tracks,
     tu,
     two_bit,
     two_patch,

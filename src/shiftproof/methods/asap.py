@@ -7,7 +7,7 @@ from torch import Tensor
 
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.methods.base import DataShape, Method, Network, make_head
-from shiftproof.nn import GNNEncoder, pool
+from shiftproof.nn import pool
 from shiftproof.objectives import sample_losses
 from shiftproof.registry import register
 
@@ -30,7 +30,7 @@ class ASAP(Method):
         self.readout = spec.readout
         self.first = spec.encoder(shape.in_shape[0])
         self.pooling = ASAPooling(spec.hidden, ratio=ratio, dropout=spec.dropout)
-        self.second: GNNEncoder = spec.encoder(spec.hidden)
+        self.second = spec.encoder(spec.hidden)
         self.head = make_head(spec.hidden, shape.num_outputs)
 
     def forward(self, batch: GraphBatch) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from shiftproof.methods.base import Batch, DataShape, Method, Network, width_of
+from shiftproof.nn import POINT_CONVS
 from shiftproof.objectives import sample_losses
 from shiftproof.registry import register
 
@@ -24,6 +25,7 @@ class ERM(Method):
         spec = network if isinstance(network, Network) else Network()
         self.featurizer = network if isinstance(network, nn.Module) else spec.build(shape)
         self.head = spec.head(shape, width_of(self.featurizer))
+        self.capturable = spec.conv not in POINT_CONVS  # padded batches do not say where points are
 
     def forward(self, batch: Batch) -> Tensor:
         return self.classify(self.featurizer(batch))

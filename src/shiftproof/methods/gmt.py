@@ -10,7 +10,7 @@ from torch import Tensor
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import DataShape, Network
-from shiftproof.methods.gsat import GSAT, AttentionTo, Candidates
+from shiftproof.methods.gsat import GSAT, AttentionTo, Candidates, ScorerNorm
 from shiftproof.nn import BernoulliSubgraph, in_chunks, mean_of_samples, sample_bernoulli, samples_within
 from shiftproof.objectives import sample_losses
 from shiftproof.registry import register
@@ -46,8 +46,9 @@ class GMTLin(GSAT):
         decay_interval: int = 10,
         attention: AttentionTo = "edge",
         kl_on: Literal["prob", "sample"] = "prob",
-        scorer_norm: bool = True,
+        scorer_norm: ScorerNorm = True,
         scorer_dropout: float | None = None,
+        smooth_min: int = 0,
         symmetric: bool = True,
         candidates: Candidates = "final_r",
     ) -> None:
@@ -63,6 +64,7 @@ class GMTLin(GSAT):
             kl_on=kl_on,
             scorer_norm=scorer_norm,
             scorer_dropout=scorer_dropout,
+            smooth_min=smooth_min,
             symmetric=symmetric,
             candidates=candidates,
         )
@@ -97,8 +99,8 @@ class GMTSimulated(GSAT):
     In training the subgraphs come from `sampler` (`BernoulliSubgraph.sample` says what each does), in evaluation they
     are plain Bernoulli draws with chance α, `eval_samples` of them. `aggregate` is what is averaged: "logits" (the
     default, because the published results were made with it), "probs" (then the mean estimates the multilinear
-    extension without bias) or "loss" (in training; predictions then average probabilities). `sample_warmup="single"` draws
-    one subgraph and doubles λ while r has its first value, or is 1. `tie_directions` draws one variable for both
+    extension without bias) or "loss" (in training; predictions then average probabilities). `sample_warmup="single"`
+    draws one subgraph and doubles λ while r has its first value, or is 1. `tie_directions` draws one variable for both
     directions of an edge. A pass holds at most `memory_gib` of node rows at once. Evaluation draws with `eval_seed`, so
     that predictions can be repeated; None draws anew each time. `network.batch_norm` says whether batch norm sees each
     sample alone, as a loop over them would, or all "pooled".
@@ -123,8 +125,9 @@ class GMTSimulated(GSAT):
         decay: float = 0.1,
         decay_interval: int = 10,
         attention: AttentionTo = "edge",
-        scorer_norm: bool = True,
+        scorer_norm: ScorerNorm = True,
         scorer_dropout: float | None = None,
+        smooth_min: int = 0,
         symmetric: bool = True,
         candidates: Candidates = "final_r",
     ) -> None:
@@ -144,6 +147,7 @@ class GMTSimulated(GSAT):
             attention=attention,
             scorer_norm=scorer_norm,
             scorer_dropout=scorer_dropout,
+            smooth_min=smooth_min,
             symmetric=symmetric,
             candidates=candidates,
         )

@@ -12,7 +12,7 @@ from shiftproof.data.graphs import GraphBatch
 from shiftproof.methods.base import DataShape, Method, Network, Trains, variant
 from shiftproof.methods.explanation import Explanation
 from shiftproof.methods.gmt import AggregateName, GMTLin, GMTSimulated, SamplerName, Warmup
-from shiftproof.methods.gsat import GSAT, AttentionTo, Candidates, head_of, warn_of_collapse
+from shiftproof.methods.gsat import GSAT, AttentionTo, Candidates, ScorerNorm, head_of, warn_of_collapse
 from shiftproof.nn import BernoulliSubgraph, GraphFeaturizer, decode
 from shiftproof.objectives import sample_losses
 from shiftproof.registry import register
@@ -84,8 +84,9 @@ class GMTSam(Method):
         decay: float = 0.1,
         decay_interval: int = 10,
         attention: AttentionTo = "edge",
-        scorer_norm: bool = True,
+        scorer_norm: ScorerNorm = True,
         scorer_dropout: float | None = None,
+        smooth_min: int = 0,
         symmetric: bool = True,
         candidates: Candidates = "final_r",
     ) -> None:
@@ -99,6 +100,7 @@ class GMTSam(Method):
             "attention": attention,
             "scorer_norm": scorer_norm,
             "scorer_dropout": scorer_dropout,
+            "smooth_min": smooth_min,
             "symmetric": symmetric,
             "candidates": candidates,
         }
@@ -117,6 +119,7 @@ class GMTSam(Method):
         else:
             self.extractor = (GSAT if extractor == "soft" else GMTLin)(shape, network=network, **soft)
         self.extractor.requires_grad_(False)
+        self.capturable = self.extractor.capturable
         spec = network or Network()
         self.featurizer = GraphFeaturizer(spec.encoder(shape.in_shape[0], shape.edge_dim), readout=spec.readout)
         self.head = head_of(spec, shape)

@@ -13,11 +13,20 @@ from shiftproof.data.graphs import GraphBatch
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import DataShape, Method, Network, Trains, make_head
 from shiftproof.methods.explanation import Explanation
-from shiftproof.nn import BernoulliSubgraph, EdgeScorer, GraphFeaturizer, NodeScorer, segment_mean
+from shiftproof.nn import (
+    POINT_CONVS,
+    BernoulliSubgraph,
+    EdgeScorer,
+    GraphFeaturizer,
+    NodeScorer,
+    segment_mean,
+    segment_min,
+)
 from shiftproof.objectives import PriorSchedule, attention_information, sample_losses
 from shiftproof.registry import register
 
 AttentionTo = Literal["edge", "node"]
+ScorerNorm = bool | Literal["instance", "batch"]
 Candidates = Literal["final_r", "all"]
 SCORER_DROPOUT = 0.5  # spec gmt 4.3
 COLLAPSED = 1e-3  # spec gmt 10.27: attention that varies less than this inside every graph explains nothing
@@ -35,7 +44,8 @@ class GSAT(Method):
     be selected, unless `candidates="all"`. `attention` is paid to edges or to nodes, whose edges then have the product
     of both ends; `symmetric` gives both directions of an edge the mean of their attention. `kl_on="sample"` takes the
     information of β, as GSAT's own code does. `scorer_dropout` is 0.5 on networks of the GMT style and otherwise the
-    network's (spec gmt 4.3, 5.1).
+    network's; `scorer_norm="batch"` and `smooth_min`, which lets each node take the least logit among its neighbours
+    that many times, are for point clouds (spec gmt 4.3, 5.1).
     """
 
     r: Tensor
@@ -53,22 +63,26 @@ class GSAT(Method):
         decay_interval: int = 10,
         attention: AttentionTo = "edge",
         kl_on: Literal["prob", "sample"] = "prob",
-        scorer_norm: bool = True,
+        scorer_norm: ScorerNorm = True,
         scorer_dropout: float | None = None,
+        smooth_min: int = 0,
         symmetric: bool = True,
         candidates: Candidates = "final_r",
     ) -> None:
         super().__init__(shape)
         if shape.kind != "graphs":
             raise ShiftproofError(f"{type(self).__name__} works on graphs, not on plain tensors")
+        if smooth_min and attention != "node":
+            raise ShiftproofError("'smooth_min' smooths attention to nodes; set attention='node'")
         spec = network or Network()
         gmt = spec.style == "gmt"
         self.schedule = PriorSchedule(initial_r, final_r, decay, decay_interval)
         self.attention_to, self.kl_on = attention, kl_on
-        self.symmetric, self.candidates = symmetric, candidates
+        self.symmetric, self.candidates, self.smooth_min = symmetric, candidates, smooth_min
+        self.capturable = spec.conv not in POINT_CONVS  # padded batches do not say where points are
         self.featurizer = GraphFeaturizer(spec.encoder(shape.in_shape[0], shape.edge_dim), readout=spec.readout)
         dropout = scorer_dropout if scorer_dropout is not None else SCORER_DROPOUT if gmt else spec.dropout
-        norm, dropout = ("instance", dropout) if scorer_norm else (None, 0.0)
+        norm, dropout = ("instance" if scorer_norm is True else scorer_norm, dropout) if scorer_norm else (None, 0.0)
         kind = EdgeScorer if attention == "edge" else NodeScorer
         self.scorer = kind(spec.hidden, norm=norm, dropout=dropout)
         self.head = head_of(spec, shape)
@@ -103,7 +117,7 @@ class GSAT(Method):
         """The logits of attention to each stored edge, or to each node."""
         h = self.featurizer.nodes(batch)
         if isinstance(self.scorer, NodeScorer):
-            return self.scorer(h, batch.batch, batch.num_graphs)
+            return smoothed(self.scorer(h, batch.batch, batch.num_graphs), batch, self.smooth_min)
         return self.scorer(h, batch.edge_index, batch.batch, batch.num_graphs)
 
     def distribution(self, batch: GraphBatch, logits: Tensor) -> BernoulliSubgraph:
@@ -160,6 +174,16 @@ class GSAT(Method):
         warn_of_collapse(scores, batch)
         nodes = logits.sigmoid() if self.attention_to == "node" else None
         return Explanation(batch, edge_scores=scores, node_scores=nodes, logits=predicted)
+
+
+def smoothed(logits: Tensor, batch: GraphBatch, rounds: int) -> Tensor:
+    """Each node's logit, `rounds` times replaced by the least among the nodes its edges come from and its own."""
+    src, dst = batch.edge_index[0], batch.edge_index[1]
+    for _ in range(rounds):
+        own = torch.arange(batch.num_nodes, device=logits.device)
+        near = torch.cat([logits.index_select(0, src), logits])
+        logits = segment_min(near, torch.cat([dst, own]), batch.num_nodes)
+    return logits
 
 
 def head_of(network: Network, shape: DataShape) -> nn.Module:

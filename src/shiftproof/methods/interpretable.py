@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from shiftproof.data.conformers import POSITIONS
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import DataShape, Method, Network, make_head
@@ -96,8 +97,9 @@ class InterpretableMethod(Method):
 
     def _cut(self, batch: GraphBatch, h: Tensor, keep: Tensor, weight: Tensor) -> Subgraph:
         x = h if self.classifier_input == "feat" else batch.x
+        place = {name: batch.node_columns[name] for name in (POSITIONS,) if name in batch.node_columns}
         # what the classifier does not read is left behind before the cut, not gathered
-        read = batch.replace(x=x, node_truth=None, edge_truth=None, columns={}, node_columns={}, edge_columns={})
+        read = batch.replace(x=x, node_truth=None, edge_truth=None, columns={}, node_columns=place, edge_columns={})
         return edge_subgraph(read, keep, weight)
 
     def represent(self, part: Subgraph) -> Tensor:

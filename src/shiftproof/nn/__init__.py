@@ -26,6 +26,8 @@ from shiftproof.nn.multilinear import (
     samples_within,
 )
 from shiftproof.nn.norms import GraphInstanceNorm, NodeBatchNorm
+from shiftproof.nn.point_convs import POINT_CONVS, EGNNConv, WeightedEdgeConv, WeightedPointTransformerConv
+from shiftproof.nn.points import PointEncoder, PointHead
 from shiftproof.nn.pooling import pool, readout
 from shiftproof.nn.sampling import BernoulliSubgraph, straight_through
 from shiftproof.nn.scorers import EdgeScorer, NodeScorer, lift_to_edges, reverse_edges, symmetrise
@@ -47,7 +49,9 @@ from shiftproof.nn.subgraph import Subgraph, edge_subgraph, split
 from shiftproof.nn.wiring import Wiring
 
 __all__ = [
+    "POINT_CONVS",
     "BernoulliSubgraph",
+    "EGNNConv",
     "EdgeScorer",
     "GNNEncoder",
     "GraphFeaturizer",
@@ -55,11 +59,15 @@ __all__ = [
     "MLPFeaturizer",
     "NodeBatchNorm",
     "NodeScorer",
+    "PointEncoder",
+    "PointHead",
     "SmallCNN",
     "Subgraph",
+    "WeightedEdgeConv",
     "WeightedGCNConv",
     "WeightedGINConv",
     "WeightedPNAConv",
+    "WeightedPointTransformerConv",
     "WeightedSGCConv",
     "Wiring",
     "decode",

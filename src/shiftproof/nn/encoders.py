@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from shiftproof.data.conformers import POSITIONS
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.nn.convs import WeightedGCNConv, WeightedGINConv, WeightedPNAConv, WeightedSGCConv
 from shiftproof.nn.fused import relu_dropout_
 from shiftproof.nn.norms import NodeBatchNorm
+from shiftproof.nn.point_convs import POINT_CONVS
 from shiftproof.nn.pooling import READOUTS, readout
 from shiftproof.nn.virtual import VirtualNode
-from shiftproof.nn.wiring import Wiring
+from shiftproof.nn.wiring import Wiring, per_row
+
+if TYPE_CHECKING:
+    from shiftproof.nn.points import PointEncoder
 
 CONVS = ("gcn", "gin", "pna", "sgc")
 STYLES = ("ciga", "gmt")
@@ -35,6 +41,8 @@ class GNNEncoder(nn.Module):
     (`(0,)`: the first; negative numbers count from the end). Weights `[E, t]` give embeddings `[N, t, hidden]`.
     """
 
+    takes_positions = False
+
     def __init__(
         self,
         in_channels: int,
@@ -54,7 +62,7 @@ class GNNEncoder(nn.Module):
         if style not in STYLES:
             raise unknown("encoder style", style, STYLES)
         if conv not in CONVS:
-            raise unknown("graph layer", conv, CONVS)
+            raise unknown("graph layer", conv, (*CONVS, *POINT_CONVS))
         if layers < 1:
             raise ShiftproofError(f"an encoder has at least one layer, not {layers}")
         if conv == "sgc" and edge_dim is not None:
@@ -103,7 +111,7 @@ class GNNEncoder(nn.Module):
             state = virtual.start(num_graphs)
         wiring = Wiring(edge_index, x.shape[0], node_mask, x.dtype)
         last = len(self.convs) - 1
-        weighted = range(last + 1) if weighted_layers is None else self._numbers(weighted_layers)
+        weighted = range(last + 1) if weighted_layers is None else layer_numbers(weighted_layers, last + 1)
         if self.edge_encoder is not None and edge_attr is not None:
             edge_attr = self.edge_encoder(edge_attr)
         h = self.node_encoder(x)
@@ -123,27 +131,28 @@ class GNNEncoder(nn.Module):
             h = F.dropout(out, self.dropout, self.training) if self.dropout else out
         return h
 
-    def _numbers(self, layers: Collection[int]) -> set[int]:
-        """Layer numbers counted from the front."""
-        depth = len(self.convs)
-        for number in layers:
-            if not -depth <= number < depth:
-                raise ShiftproofError(f"layer {number} cannot be weighted: the encoder has layers 0 to {depth - 1}")
-        return {number % depth for number in layers}
-
     def extra_repr(self) -> str:
         return (
             f"{self.in_channels}, {self.out_channels}, conv={self.conv!r}, style={self.style!r}, dropout={self.dropout}"
         )
 
 
+def layer_numbers(layers: Collection[int], depth: int) -> set[int]:
+    """Numbers of layers counted from the front; negative ones count from the end."""
+    for number in layers:
+        if not -depth <= number < depth:
+            raise ShiftproofError(f"layer {number} cannot be weighted: the encoder has layers 0 to {depth - 1}")
+    return {number % depth for number in layers}
+
+
 class GraphFeaturizer(nn.Module):
     """One row of features for each graph: the readout of the encoder's node embeddings, `[num_graphs, out_channels]`.
 
-    Edge weights `[E, t]` give `[num_graphs, t, out_channels]`. Graphs without nodes give zeros.
+    Edge weights `[E, t]` give `[num_graphs, t, out_channels]`. Graphs without nodes give zeros. An encoder of points is
+    told their places, the node column `pos`; where graphs bring a second cloud along, its row is added.
     """
 
-    def __init__(self, encoder: GNNEncoder, readout: str = "mean") -> None:
+    def __init__(self, encoder: GNNEncoder | PointEncoder, readout: str = "mean") -> None:
         super().__init__()
         if readout not in READOUTS:
             raise unknown("readout", readout, READOUTS)
@@ -154,6 +163,18 @@ class GraphFeaturizer(nn.Module):
         self, batch: GraphBatch, edge_weight: Tensor | None = None, weighted_layers: Collection[int] | None = None
     ) -> Tensor:
         """The node embeddings before the readout."""
+        h, context = self._embed(batch, edge_weight, weighted_layers), self._context(batch)
+        return h if context is None else h + per_row(context.index_select(0, batch.batch), h)
+
+    def forward(
+        self, batch: GraphBatch, edge_weight: Tensor | None = None, weighted_layers: Collection[int] | None = None
+    ) -> Tensor:
+        z = readout(self._embed(batch, edge_weight, weighted_layers), batch, self.readout)
+        context = self._context(batch)
+        return z if context is None else z + per_row(context, z)
+
+    def _embed(self, batch: GraphBatch, edge_weight: Tensor | None, weighted_layers: Collection[int] | None) -> Tensor:
+        place = {"pos": batch.node_columns.get(POSITIONS)} if self.encoder.takes_positions else {}
         return self.encoder(
             batch.x,
             batch.edge_index,
@@ -163,12 +184,11 @@ class GraphFeaturizer(nn.Module):
             batch.num_graphs,
             batch.node_mask,
             weighted_layers,
+            **place,
         )
 
-    def forward(
-        self, batch: GraphBatch, edge_weight: Tensor | None = None, weighted_layers: Collection[int] | None = None
-    ) -> Tensor:
-        return readout(self.nodes(batch, edge_weight, weighted_layers), batch, self.readout)
+    def _context(self, batch: GraphBatch) -> Tensor | None:
+        return None if isinstance(self.encoder, GNNEncoder) else self.encoder.context(batch)
 
     def extra_repr(self) -> str:
         return f"readout={self.readout!r}"

@@ -185,6 +185,8 @@ def samples_within(memory: float, num_nodes: int, num_edges: int, width: int, la
     """
     if conv == "pna":  # messages of three parts with their squares and extremes, for every edge
         each = layers * (30 * num_edges + 20 * num_nodes)
+    elif conv in ("egnn", "dgcnn", "point-transformer"):  # messages of an MLP, for every edge of every layer
+        each = layers * (8 * num_edges + 10 * num_nodes)
     else:
         each = (4 * layers + 4) * num_nodes + 4 * num_edges
     return max(1, int(memory // (4 * width * max(each, 1))))

@@ -7,10 +7,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shiftproof.errors import ShiftproofError, unknown
-from shiftproof.nn.norms import GraphInstanceNorm
+from shiftproof.nn.norms import GraphInstanceNorm, NodeBatchNorm
 
 KINDS = ("mlp", "dot")
-NORMS = ("instance",)
+NORMS = ("instance", "batch")
 
 
 class EdgeScorer(nn.Module):
@@ -62,13 +62,13 @@ class NodeScorer(nn.Module):
 
     Without a norm the MLP is `Linear(p, 2p) - ReLU - Linear(2p, 1)`; with `norm="instance"` it is GMT's
     `Linear(p, 2p)`, `Linear(2p, p)`, `Linear(p, 1)` with an instance norm over each graph's nodes, ReLU and dropout
-    between them.
+    between them. `norm="batch"` is batch norm instead, as on point clouds. More `outputs` give `[N, outputs]`.
     """
 
-    def __init__(self, channels: int, norm: str | None = None, dropout: float = 0.0) -> None:
+    def __init__(self, channels: int, norm: str | None = None, dropout: float = 0.0, outputs: int = 1) -> None:
         super().__init__()
         self.channels = channels
-        self.mlp = _ScoreMLP(channels, 2 * channels, channels, norm, dropout)
+        self.mlp = _ScoreMLP(channels, 2 * channels, channels, norm, dropout, outputs)
 
     def forward(self, h: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
         return self.mlp.finish(self.mlp.first(h), batch, num_graphs)
@@ -80,19 +80,24 @@ class NodeScorer(nn.Module):
 class _ScoreMLP(nn.Module):
     """The layers of a scorer; the first product is made by the scorer, `finish` does the rest."""
 
-    def __init__(self, inputs: int, wide: int, narrow: int, norm: str | None, dropout: float) -> None:
+    def __init__(self, inputs: int, wide: int, narrow: int, norm: str | None, dropout: float, outputs: int = 1) -> None:
         super().__init__()
         if norm is not None and norm not in NORMS:
             raise unknown("scorer norm", norm, NORMS)
-        self.norm, self.dropout = norm, dropout
+        self.norm, self.dropout, self.outputs = norm, dropout, outputs
         widths = [wide] if norm is None else [wide, narrow]
         self.first = nn.Linear(inputs, wide)
-        self.norms = nn.ModuleList(GraphInstanceNorm(width) for width in widths if norm is not None)
-        self.rest = nn.ModuleList(nn.Linear(a, b) for a, b in zip(widths, [*widths[1:], 1], strict=True))
+        kind = NodeBatchNorm if norm == "batch" else GraphInstanceNorm
+        self.norms = nn.ModuleList(kind(width) for width in widths if norm is not None)
+        self.rest = nn.ModuleList(nn.Linear(a, b) for a, b in zip(widths, [*widths[1:], outputs], strict=True))
 
     def finish(self, hidden: Tensor, group: Tensor | None, num_graphs: int | None) -> Tensor:
         for i, layer in enumerate(self.rest):
-            if self.norms:
+            if self.norm == "batch":
+                # the padding of a padded batch does not count
+                real = None if group is None or num_graphs is None else group < num_graphs
+                hidden = self.norms[i](hidden, real)
+            elif self.norms:
                 if group is None or num_graphs is None:
                     raise ShiftproofError(
                         "a scorer with instance norm needs each row's graph; pass batch and num_graphs"
@@ -100,7 +105,7 @@ class _ScoreMLP(nn.Module):
                 # one group more than graphs: the padding of a padded batch
                 hidden = self.norms[i](hidden, group, num_graphs + 1)
             hidden = layer(F.dropout(hidden.relu(), self.dropout, self.training))
-        return hidden.squeeze(-1)
+        return hidden.squeeze(-1) if self.outputs == 1 else hidden
 
     def extra_repr(self) -> str:
         return f"norm={self.norm!r}, dropout={self.dropout}"
