@@ -1,9 +1,10 @@
-"""Training many runs: one after another, or side by side in processes."""
+"""Training many runs: one after another, side by side in processes, or by another engine."""
 
 from __future__ import annotations
 
 import itertools
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager, nullcontext
@@ -11,10 +12,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from shiftproof.api import fit
+from shiftproof.bench.outside import bring_in
 from shiftproof.bench.sharing import one_gpu_for_many
+from shiftproof.bench.turns import turn
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.loading import load_samples
 from shiftproof.errors import ShiftproofError
@@ -22,6 +25,8 @@ from shiftproof.presets import PRESETS
 from shiftproof.registry import datasets, parse_name
 from shiftproof.training.progress import Style, progress
 from shiftproof.training.run import METRICS
+
+SECONDS_TO_WAIT_FOR_OTHERS = 5.0
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,7 @@ class Job:
     resume: bool = False
     device: str = "auto"
     compile: bool = False
+    outside: tuple[str, ...] = ()  # files with methods or data sets of the user's own, as FILE.py:NAME
 
     @property
     def finished(self) -> bool:
@@ -83,47 +89,82 @@ def _written(spec: str) -> tuple[tuple[str, int], ...]:
     return tuple((str(file), file.stat().st_mtime_ns) for file in files)
 
 
-def train(job: Job, style: Style = "none") -> Path:
-    """Train one job and return its folder."""
+def train(job: Job, style: Style = "none") -> bool:
+    """Train one job; False where another process is at it."""
+    for source in job.outside:
+        bring_in(source)
     settings = {key: value for key, value in job.settings.items() if key != "group"}
-    fit(
-        job.method,
-        load_for(job),
-        seed=job.seed,
-        out=job.out,
-        resume=job.resume,
-        device=job.device,
-        compile=job.compile,
-        progress=style,
-        **settings,
-    )
-    return job.out
+    with turn(job.out) as ours:
+        if ours:
+            fit(
+                job.method,
+                load_for(job),
+                seed=job.seed,
+                out=job.out,
+                resume=job.resume,
+                device=job.device,
+                compile=job.compile,
+                progress=style,
+                **settings,
+            )
+    return ours
 
 
-def run_jobs(jobs: Sequence[Job], *, workers: int = 1, style: Style = "auto") -> Iterator[Job]:
-    """Train all jobs and yield each as it is done; a failing one raises after those under way have ended."""
-    if workers < 1:
-        raise ShiftproofError(f"at least one worker is needed, not {workers}")
-    if workers == 1 or len(jobs) == 1:
-        for job in jobs:
-            train(job, style)
-            yield job
-        return
-    with (
-        one_thread_each(),
-        one_gpu_for_many() if any(job.device != "cpu" for job in jobs) else nullcontext(),
-        progress("runs", len(jobs), style) as display,
-        ProcessPoolExecutor(min(workers, len(jobs)), get_context("spawn")) as pool,
-    ):
-        waiting = {pool.submit(train, job): job for job in jobs}
-        for number, future in enumerate(as_completed(waiting), start=1):
-            try:
-                future.result()
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-            display.advance(number, waiting[future].label)
-            yield waiting[future]
+class Engine(Protocol):
+    """Something that trains jobs: yields each as it is done, with False where another process was at it."""
+
+    def start(self, jobs: Sequence[Job], style: Style) -> Iterator[tuple[Job, bool]]: ...
+
+
+@dataclass(frozen=True)
+class Local:
+    """This machine: one after another, or `workers` processes that share its cores and its GPU."""
+
+    workers: int = 1
+
+    def start(self, jobs: Sequence[Job], style: Style) -> Iterator[tuple[Job, bool]]:
+        if self.workers < 1:
+            raise ShiftproofError(f"at least one worker is needed, not {self.workers}")
+        if self.workers == 1 or len(jobs) == 1:
+            for job in jobs:
+                yield job, train(job, style)
+            return
+        with (
+            one_thread_each(),
+            one_gpu_for_many() if any(job.device != "cpu" for job in jobs) else nullcontext(),
+            progress("runs", len(jobs), style) as display,
+            ProcessPoolExecutor(min(self.workers, len(jobs)), get_context("spawn")) as pool,
+        ):
+            waiting = {pool.submit(train, job): job for job in jobs}
+            for number, future in enumerate(as_completed(waiting), start=1):
+                try:
+                    ours = future.result()
+                except BaseException:
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    raise
+                display.advance(number, waiting[future].label)
+                yield waiting[future], ours
+
+
+def run_jobs(
+    jobs: Sequence[Job], *, workers: int = 1, style: Style = "auto", engine: Engine | None = None
+) -> Iterator[Job]:
+    """Train all jobs and yield each as it is done; a failing one raises after those under way have ended.
+
+    Runs that another process works at in the same folder are passed by and waited for at the end.
+    """
+    engine = engine or Local(workers)
+    left = list(jobs)
+    while left:
+        others = []
+        for job, ours in engine.start(left, style):
+            if ours:
+                yield job
+            else:
+                others.append(job)
+        if len(others) == len(left):
+            time.sleep(SECONDS_TO_WAIT_FOR_OTHERS)
+        left = others
 
 
 @contextmanager

@@ -1,0 +1,94 @@
+"""Whose turn a run is, where several processes or machines work through the same list in one folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+BEAT_SECONDS = 20.0
+STALE_SECONDS = 300.0  # well above the beat and what the clocks of two machines may differ
+
+
+@contextmanager
+def turn(folder: Path) -> Iterator[bool]:
+    """Whether the run in this folder is ours to train; while it is, others see a file beside the folder and pass by.
+
+    The file is touched every 20 seconds. One whose process is gone, or that nobody touched for five minutes, is taken
+    over, so that a killed sweep goes on at once.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    mark = folder.parent / f".{folder.name}.taken"
+    if not _take(mark):
+        yield False
+        return
+    done = threading.Event()
+    threading.Thread(target=_beat, args=(mark, done), daemon=True).start()
+    try:
+        yield True
+    finally:
+        done.set()
+        mark.unlink(missing_ok=True)
+
+
+def _take(mark: Path) -> bool:
+    for _ in range(2):
+        try:
+            handle = os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        except FileExistsError:
+            if not _abandoned(mark):
+                return False
+            try:  # of several who find it abandoned one can move it
+                os.rename(mark, aside := mark.with_name(f"{mark.name}-{uuid.uuid4().hex}"))
+                aside.unlink(missing_ok=True)
+            except FileNotFoundError:
+                continue
+        else:
+            with os.fdopen(handle, "w") as file:
+                json.dump({"host": socket.gethostname(), "pid": os.getpid()}, file)
+            return True
+    return False
+
+
+def _abandoned(mark: Path) -> bool:
+    try:
+        if time.time() - mark.stat().st_mtime > STALE_SECONDS:
+            return True
+        owner = json.loads(mark.read_text())
+        return owner["host"] == socket.gethostname() and not _alive(int(owner["pid"]))
+    except FileNotFoundError:
+        return True
+    except (OSError, ValueError, KeyError, TypeError):  # being written at this moment
+        return False
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return not _is_zombie(process)
+
+
+def _is_zombie(process: int) -> bool:
+    """A killed process whose parent has not noticed yet."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (OSError, IndexError):
+        return False
+
+
+def _beat(mark: Path, done: threading.Event) -> None:
+    while not done.wait(BEAT_SECONDS):
+        try:
+            os.utime(mark)
+        except OSError:
+            return
