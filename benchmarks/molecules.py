@@ -6,8 +6,8 @@
 
 Reading is measured without the cache, scaffolds included; `times one` is against one process in the same run. The epoch
 is of ERM with a GIN (3 layers of 32, bond features), beside a DataLoader and Adam loop over the same molecules with
-PyG's GINEConv, both in batches of 128; `times PyG` says how many times faster than that loop. Needs HIV.csv in the folder
-that SHIFTPROOF_DATA names.
+PyG's GINEConv, both in batches of 128; `times PyG` says how many times faster than that loop. Needs HIV.csv in the
+folder that SHIFTPROOF_DATA names.
 """
 
 from __future__ import annotations

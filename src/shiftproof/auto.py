@@ -65,6 +65,8 @@ def choose(
     decides: among those that validate well enough, the one with the lowest risk and the least spread of it over the
     environments. Without either, plain validation decides, and the reason says that it cannot see a shift.
     """
+    asked = str((settings or {}).get("epochs", epochs))
+    epochs = min(epochs, int(asked)) if asked.isdigit() else epochs  # who wants few epochs wants no more for a trial
     budget = f"one seed, {epochs} epochs, at most {samples} training samples"
     if "val" not in dataset.splits:
         return Choice("erm", f"there is no validation split to choose by, so it is ERM on '{dataset.name}'", budget)
