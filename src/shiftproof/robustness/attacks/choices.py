@@ -40,12 +40,23 @@ class RandomEdges:
     def __call__(self, situation: Situation, count: int, candidates: Tensor) -> Joined:
         each = situation.budget.edges_per_node
         require_targets(each, candidates)
-        step = max(1, BLOCK // len(candidates))
-        parts = []
-        for begin in range(0, count, step):
-            rows = min(step, count - begin)
-            parts.append(situation.rand(rows, len(candidates)).topk(each, dim=1).indices)
-        return Joined(as_edges(candidates[torch.cat(parts)]))
+        places = _drawn(situation, count, each, len(candidates))
+        return Joined(as_edges(candidates[places]))
+
+
+def _drawn(situation: Situation, count: int, each: int, among: int) -> Tensor:
+    """[count, each] places below `among`, distinct in every row and uniform."""
+    if each * each > among:
+        step = max(1, BLOCK // among)
+        rows = [min(step, count - begin) for begin in range(0, count, step)]
+        return torch.cat([situation.rand(some, among).topk(each, dim=1).indices for some in rows])
+    # few of many: a row that repeats itself is drawn again, so that the work grows with what is drawn
+    places = torch.zeros(count, each, dtype=torch.long, device=situation.graph.device)
+    left = torch.arange(count, device=places.device)
+    while len(left):
+        places[left] = (situation.rand(len(left), each).double() * among).long().clamp(max=among - 1)
+        left = left[(places[left].sort(1).values.diff(dim=1) == 0).any(1)]
+    return places
 
 
 @dataclass(frozen=True)
