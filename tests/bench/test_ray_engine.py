@@ -29,7 +29,7 @@ def comparable(jobs):
 
 
 def test_a_share_of_a_gpu_is_above_0_and_at_most_1():
-    with pytest.raises(ShiftproofError, match="share of a GPU from above 0 to 1, not 1.5"):
+    with pytest.raises(ShiftproofError, match="share of a GPU from above 0 to 1, not"):
         Ray(gpu_share=1.5)
 
 
@@ -48,7 +48,7 @@ def test_a_worker_without_the_folder_sends_the_run_back(tmp_path):
 def test_a_file_of_the_users_own_travels_with_its_job(tmp_path):
     job = jobs_in(tmp_path, seeds=1)[0]
     text = (
-        "from shiftproof import Method\nfrom shiftproof.methods import ERM\n\nclass Travelled(ERM):\n    '''ERM.'''\n"
+        "from shiftproof.methods import ERM\n\nclass Travelled(ERM):\n    '''ERM.'''\n"
     )
     ours, files = _train_on_worker(
         replace(job, method="travelled"), str(tmp_path / "no mark"), {"/not/on/this/machine/own.py:Travelled": text}

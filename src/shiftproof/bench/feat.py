@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from shiftproof.bench import claims_feat
 from shiftproof.bench.figures import COLOURS, Line, a_figure, draw_curves, measured
 from shiftproof.bench.jobs import Job
 from shiftproof.bench.published_feat import printed_head, printed_round
@@ -87,7 +88,16 @@ def feat_cmnist() -> Recipe:
         "trained together with the head after 150 steps of ERM (ERM-NF) at penalty 1e4, which was not searched. "
         "The chapter's figures are from a search on test data. probe rows: DFR and DFR-s on halves of the test images."
     )
-    return FeatRecipe("feat-cmnist", tuple(cells), seeds=10, first_seed=0, note=note, rows=head_rows, draw=draw_heads)
+    return FeatRecipe(
+        "feat-cmnist",
+        tuple(cells),
+        seeds=10,
+        first_seed=0,
+        note=note,
+        rows=head_rows,
+        draw=draw_heads,
+        claims=claims_feat.CMNIST,
+    )
 
 
 @register("feat-termination", "recipes")

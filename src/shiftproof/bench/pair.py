@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from shiftproof.bench import claims_pair
 from shiftproof.bench.analyses import runs_of
 from shiftproof.bench.figures import draw_dots
 from shiftproof.bench.jobs import Job
@@ -34,7 +35,17 @@ def pair_cmnist() -> Recipe:
         "were chosen by accuracy on the test environments, as in the paper. The oracle is ERM on data whose colour "
         "says nothing. parameters=all, featurizer and head are PAIR-o f, phi and w."
     )
-    return Recipe("pair-cmnist", tuple(cells), seeds=10, first_seed=0, note=note, rows=cmnist_rows, draw=draw_cmnist)
+    return Recipe(
+        "pair-cmnist",
+        tuple(cells),
+        seeds=10,
+        first_seed=0,
+        note=note,
+        rows=cmnist_rows,
+        draw=draw_cmnist,
+        ours=tuple(f"irmx balance=pair parameters={part}" for part in PARTS),
+        claims=claims_pair.CMNIST,
+    )
 
 
 def cmnist_rows(jobs: Sequence[Job]) -> list[Row]:

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from shiftproof.bench import claims_ciga
+from shiftproof.bench.claims import Claim
 from shiftproof.bench.jobs import Job, load_for
 from shiftproof.bench.table import rows_of
 from shiftproof.data.dataset import Dataset, Split
@@ -52,6 +54,7 @@ class Recipe:
     `rows` makes the finished runs into rows; `draw`, where there is a figure, takes these rows and the file to write.
     The runs of a `sequential` recipe never share the machine, because they measure time. A recipe whose table is not
     made of fitted methods (attacks on a graph) has no cells and does its `run` instead.
+    `ours` are the methods that the table is about, and `claims` what its source says of them.
     """
 
     name: str
@@ -63,6 +66,8 @@ class Recipe:
     draw: Callable[[list[Row], Path], Path] | None = None
     sequential: bool = False
     run: Callable[[Work], list[Row]] | None = None
+    ours: tuple[str, ...] = ()
+    claims: tuple[Claim, ...] = ()
 
     def work(
         self,
@@ -169,7 +174,7 @@ def ciga_table1() -> Recipe:
         "them); CNC takes CIGAv1's alpha. compat=reference is the released behaviour of CIGA."
     )
     cells = make_cells(SPMOTIF, (*CIGA, *BASELINES, "oracle")) + make_cells(SPMOTIF, CIGA, compat="reference")
-    return Recipe("ciga-table1", cells, seeds=5, note=note)
+    return Recipe("ciga-table1", cells, seeds=5, note=note, ours=CIGA, claims=claims_ciga.TABLE1)
 
 
 # one or two steps from the printed weights of spec ciga 7.4, inside the grids of D17
@@ -199,7 +204,7 @@ def ciga_table3() -> Recipe:
     """TU graphs that grow at test time: Matthews correlation of CIGA, its baselines and kernels (spec ciga 8.3)."""
     sets = ("nci1", "nci109", "proteins", "dd")
     methods = ("erm", "dir", "irm", *CIGA, "wl-kernel", "gc-kernel")
-    return Recipe("ciga-table3", make_cells(sets, methods), seeds=10)
+    return Recipe("ciga-table3", make_cells(sets, methods), seeds=10, ours=CIGA, claims=claims_ciga.TABLE3)
 
 
 @register("ciga-drugood-ec50", "recipes")
@@ -207,4 +212,5 @@ def ciga_drugood_ec50() -> Recipe:
     """DrugOOD EC50 by assay, scaffold and size: ROC-AUC of CIGA and its baselines (figures of spec gala 8.2)."""
     sets = tuple(f"drugood-ec50-{domain}" for domain in ("assay", "scaffold", "size"))
     note = "Files curated from ChEMBL 29; the published figures beside them are from ChEMBL 30, so compare with care."
-    return Recipe("ciga-drugood-ec50", make_cells(sets, ("erm", "irm", "dir", *CIGA)), seeds=3, note=note)
+    cells = make_cells(sets, ("erm", "irm", "dir", *CIGA))
+    return Recipe("ciga-drugood-ec50", cells, seeds=3, note=note, ours=CIGA, claims=claims_ciga.DRUGOOD)

@@ -1,0 +1,135 @@
+"""A measured table held against the printed one, its baselines and the claims made of it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from shiftproof.bench.claims import Claim, Finding
+from shiftproof.bench.significance import holm, paired, pairs_of
+from shiftproof.training.metrics import LOWER_IS_BETTER
+
+Row = Mapping[str, Any]
+_NOT_RANKED = ("oracle",)  # methods that know what nobody would
+
+
+@dataclass(frozen=True)
+class Tested:
+    """One method against ERM or against the best baseline on one data set, p before and after the correction."""
+
+    data: str
+    label: str
+    against: str
+    difference: float
+    pairs: int
+    test: str
+    p: float | None
+    corrected: float | None
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Rows that may be compared: one metric on one split under one protocol, with the average rank of each method."""
+
+    title: str
+    rows: tuple[Row, ...]
+    ranks: Mapping[str, float]
+    tests: tuple[Tested, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All that is said of a table."""
+
+    panels: tuple[Panel, ...]
+    claims: tuple[tuple[str, Finding], ...]
+    measured: int
+    with_printed: int
+    within: int
+
+
+def label(row: Row) -> str:
+    """A row's method with what was changed of it, the protocol apart."""
+    return " ".join([row["method"], *(f"{k}={v}" for k, v in row["variant"].items() if k != "protocol")])
+
+
+def deviation(row: Row) -> float | None:
+    """The mean less the printed one; None where either is missing."""
+    figure = row.get("published")
+    return None if figure is None or row["mean"] is None else row["mean"] - figure["mean"]
+
+
+def is_within(row: Row) -> bool | None:
+    """Whether the mean lies within one printed deviation of the printed mean; None where no deviation is printed."""
+    gap = deviation(row)
+    return None if gap is None or row["published"].get("std") is None else abs(gap) <= row["published"]["std"] + 1e-9
+
+
+def compare(rows: Sequence[Row], *, ours: Sequence[str] = (), claims: Sequence[Claim] = ()) -> Comparison:
+    """Ranks, paired tests and verdicts of a table's rows; `ours` are the labels or methods that the table is about."""
+    groups: dict[tuple[str, str, str], list[Row]] = {}
+    for row in rows:
+        protocol = str(row["variant"].get("protocol", ""))
+        groups.setdefault((row["metric"], row["split"], protocol), []).append(row)
+    panels = [_panel(key, group, ours) for key, group in groups.items()]
+    corrected = iter(holm([test.p for panel in panels for test in panel.tests]))
+    panels = [_corrected(panel, corrected) for panel in panels]
+    measured = [row for row in rows if row["mean"] is not None]
+    verdicts = [is_within(row) for row in measured]
+    return Comparison(
+        tuple(panels),
+        tuple((claim.text, claim.judge(rows)) for claim in claims),
+        len(measured),
+        sum(verdict is not None for verdict in verdicts),
+        sum(verdict is True for verdict in verdicts),
+    )
+
+
+def _panel(key: tuple[str, str, str], rows: list[Row], ours: Sequence[str]) -> Panel:
+    metric, split, protocol = key
+    title = f"{metric} on {split}" + (f", protocol {protocol}" if protocol else "")
+    sign = -1.0 if metric in LOWER_IS_BETTER else 1.0
+    by_data: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        if row["mean"] is not None:
+            by_data.setdefault(row["dataset"], {})[label(row)] = row
+    tests = [test for data, found in by_data.items() for test in _tests(data, found, ours, sign)]
+    return Panel(title, tuple(rows), _average_ranks(by_data, sign), tuple(tests))
+
+
+def _average_ranks(by_data: Mapping[str, Mapping[str, Row]], sign: float) -> dict[str, float]:
+    """Mean rank over the data sets, 1 the best, of the methods that are measured on all; ties share their ranks."""
+    everywhere = [
+        name
+        for name in dict.fromkeys(name for found in by_data.values() for name in found)
+        if all(name in found for found in by_data.values()) and not name.startswith(_NOT_RANKED)
+    ]
+    if len(everywhere) < 2:
+        return {}
+    from scipy.stats import rankdata
+
+    ranks = [rankdata([-sign * found[name]["mean"] for name in everywhere]) for found in by_data.values()]
+    means = {name: statistics.fmean(float(r[n]) for r in ranks) for n, name in enumerate(everywhere)}
+    return dict(sorted(means.items(), key=lambda entry: entry[1]))
+
+
+def _tests(data: str, found: Mapping[str, Row], ours: Sequence[str], sign: float) -> list[Tested]:
+    """Ours (or everything, where nothing is ours) against ERM, and ours against the best of the others."""
+    fair = {name: row for name, row in found.items() if not name.startswith(_NOT_RANKED)}
+    own = [name for name in fair if name in ours or fair[name]["method"] in ours]
+    others = [name for name in fair if name not in own]
+    rival = max(others, key=lambda name: sign * fair[name]["mean"], default=None) if own else None
+    asked = [(name, "erm") for name in own or others if "erm" in fair and name != "erm"]
+    asked += [(name, rival) for name in own if rival not in (None, "erm")]
+    tests = []
+    for name, against in asked:
+        result = paired(pairs_of(fair[name], fair[str(against)]))
+        if result is not None:
+            tests.append(Tested(data, name, str(against), result.difference, result.pairs, result.test, result.p, None))
+    return tests
+
+
+def _corrected(panel: Panel, values: Any) -> Panel:
+    return replace(panel, tests=tuple(replace(test, corrected=next(values)) for test in panel.tests))

@@ -1,0 +1,68 @@
+"""Is a difference between two methods more than the luck of the seeds?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Row = Mapping[str, Any]
+WILCOXON_FROM = 8  # pairs; below, the signed-rank test can hardly fall under 0.05, whatever the values are
+CORRECTION = (
+    "Two-sided, paired by seed: Student's t for fewer than 8 pairs, Wilcoxon's signed-rank test from 8 on; "
+    "p values are corrected by Holm over all tests of the page."
+)
+
+
+@dataclass(frozen=True)
+class Paired:
+    """A method against another on the same seeds: the mean difference and how likely one as large is by chance."""
+
+    difference: float
+    pairs: int
+    p: float | None
+    test: str
+
+
+def pairs_of(ours: Row, theirs: Row) -> list[tuple[float, float]]:
+    """The values of two rows for the seeds that both have; rows that do not name their seeds pair by their order."""
+    first, second = ours["values"], theirs["values"]
+    if "of_seeds" in ours and "of_seeds" in theirs:
+        other = dict(zip(theirs["of_seeds"], second, strict=True))
+        found = [(a, other.get(seed)) for seed, a in zip(ours["of_seeds"], first, strict=True)]
+    elif len(first) == len(second):
+        found = list(zip(first, second, strict=True))
+    else:
+        return []
+    return [(a, b) for a, b in found if a is not None and b is not None]
+
+
+def paired(pairs: Sequence[tuple[float, float]]) -> Paired | None:
+    """The test that fits the number of pairs; None without any, p None where the pairs have no spread to judge by."""
+    if not pairs:
+        return None
+    difference = np.array([a - b for a, b in pairs])
+    mean, count = float(difference.mean()), len(difference)
+    if count < 2 or np.ptp(difference) <= 1e-12 * max(1.0, float(np.abs(difference).max())):
+        return Paired(mean, count, 1.0 if count > 1 and mean == 0 else None, "none")
+    from scipy import stats
+
+    found: Any  # scipy's results are untyped
+    if count < WILCOXON_FROM:
+        found = stats.ttest_1samp(difference, 0.0)
+        return Paired(mean, count, float(found.pvalue), "t")
+    found = stats.wilcoxon(difference)
+    return Paired(mean, count, float(found.pvalue), "Wilcoxon")
+
+
+def holm(values: Sequence[float | None]) -> list[float | None]:
+    """P values corrected for their number by Holm's rule; None stays None and is not counted."""
+    known = sorted((p, place) for place, p in enumerate(values) if p is not None)
+    corrected: list[float | None] = [None] * len(values)
+    largest = 0.0
+    for number, (p, place) in enumerate(known):
+        largest = max(largest, min(1.0, p * (len(known) - number)))
+        corrected[place] = largest
+    return corrected
