@@ -6,6 +6,7 @@
 - data on which shortcuts fail: `failure` (spmotif-failure, linear-fiif); `scm`: finite causal models, exact entropies
 - generated vectors: `two_bit` (and its exact law `TwoBit`), `two_patch`, `extrapolation`
 - coloured images: `colored` (colored-digits needs nothing, cmnist the MNIST files); `pacs`: objects in four styles
+- domains of which one is left out: `office_caltech`, `reviews`, `census_and_bikes`, `domainbed_digits`, `wilds`
 - images as graphs: `superpixels` (cmnist-75sp, mnist-75sp)
 - sentences as graphs: `sentiment` (Graph-SST and Graph-Twitter, and stand-ins made of parse `trees`)
 - molecules: `molecule_graphs` (SMILES, needs RDKit), the `drugood` files, `molhiv`; with truth `attribution`, `mutag`
@@ -25,9 +26,11 @@ from shiftproof.data import (  # noqa: F401
     attacked,
     attribution,
     ba2motifs,
+    census_and_bikes,
     colored,
     copurchase,
     cora_like,
+    domainbed_digits,
     drugood,
     extrapolation,
     failure,
@@ -37,8 +40,10 @@ from shiftproof.data import (  # noqa: F401
     molhiv,
     mutag,
     node_files,
+    office_caltech,
     pacs,
     planetoid,
+    reviews,
     sample_files,
     sentiment,
     social,
@@ -50,8 +55,10 @@ from shiftproof.data import (  # noqa: F401
     two_bit,
     two_patch,
     two_piece,
+    wilds,
 )
 from shiftproof.data.dataset import Dataset
+from shiftproof.data.domain_batches import DomainBatchSampler
 from shiftproof.data.domains import DomainBatch, DomainSet
 from shiftproof.data.graphs import GraphBatch, GraphSet
 from shiftproof.data.idx import read_idx
@@ -67,6 +74,7 @@ from shiftproof.data.two_bit import TwoBit
 __all__ = [
     "Dataset",
     "DomainBatch",
+    "DomainBatchSampler",
     "DomainSet",
     "GraphBatch",
     "GraphSet",
