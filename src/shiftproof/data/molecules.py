@@ -240,8 +240,8 @@ class Reader:
         murcko = optional("rdkit.Chem.Scaffolds.MurckoScaffold", "molecules", "finding scaffolds")
         try:
             return murcko.MurckoScaffoldSmiles(mol=self.last, includeChirality=True)
-        except (ValueError, RuntimeError):  # valences taken as written may not survive the cutting
-            return ""
+        except (ValueError, RuntimeError):  # valences taken as written do not survive the cutting: its own scaffold
+            return self.chem.MolToSmiles(self.last)
 
     def _as_written(self, smiles: str) -> Any:
         """The molecule without a look at its valences."""

@@ -77,7 +77,9 @@ def template(name: str) -> Any:
 
 def _title(by_data: dict[str, list[Row]]) -> str:
     names = list(by_data)
-    return f"Runs on {names[0]}" if len(names) == 1 else f"Runs on {len(names)} data sets"
+    own_file = names[0].partition(":")[0]  # of a file of the user's own, the name without its folder
+    shown_name = names[0].replace(own_file, Path(own_file).name, 1) if "/" in own_file else names[0]
+    return f"Runs on {shown_name}" if len(names) == 1 else f"Runs on {len(names)} data sets"
 
 
 def _overview(rows: Sequence[Row]) -> dict[str, Any]:
