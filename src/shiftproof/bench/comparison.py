@@ -68,7 +68,7 @@ def is_within(row: Row) -> bool | None:
 
 
 def compare(rows: Sequence[Row], *, ours: Sequence[str] = (), claims: Sequence[Claim] = ()) -> Comparison:
-    """Ranks, paired tests and verdicts of a table's rows; `ours` are the labels or methods that the table is about."""
+    """Ranks, paired tests and verdicts of a table's rows; `ours` are the labels that the table is about."""
     groups: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
         protocol = str(row["variant"].get("protocol", ""))
@@ -118,7 +118,7 @@ def _average_ranks(by_data: Mapping[str, Mapping[str, Row]], sign: float) -> dic
 def _tests(data: str, found: Mapping[str, Row], ours: Sequence[str], sign: float) -> list[Tested]:
     """Ours (or everything, where nothing is ours) against ERM, and ours against the best of the others."""
     fair = {name: row for name, row in found.items() if not name.startswith(_NOT_RANKED)}
-    own = [name for name in fair if name in ours or fair[name]["method"] in ours]
+    own = [name for name in fair if name in ours]
     others = [name for name in fair if name not in own]
     rival = max(others, key=lambda name: sign * fair[name]["mean"], default=None) if own else None
     asked = [(name, "erm") for name in own or others if "erm" in fair and name != "erm"]

@@ -45,7 +45,7 @@ def hao_cora() -> Recipe:
         "are of the latter. 60 nodes of 20 edges; the weight of HAO is ours, chosen for these features."
     )
     run = partial(against_the_zoo, "cora", ATTACKS)
-    return Recipe("hao-cora", (), seeds=3, first_seed=0, note=note, run=run, claims=claims_hao.ZOO)
+    return Recipe("hao-cora", (), seeds=3, first_seed=0, note=note, run=run, claims=claims_hao.ZOO, data=("cora",))
 
 
 @register("hao-citeseer", "recipes")
@@ -56,7 +56,9 @@ def hao_citeseer() -> Recipe:
         "90 nodes of 10 edges; the weight of HAO is ours, chosen for these features."
     )
     run = partial(against_the_zoo, "citeseer", ATTACKS)
-    return Recipe("hao-citeseer", (), seeds=3, first_seed=0, note=note, run=run, claims=claims_hao.ZOO)
+    return Recipe(
+        "hao-citeseer", (), seeds=3, first_seed=0, note=note, run=run, claims=claims_hao.ZOO, data=("citeseer",)
+    )
 
 
 @register("hao-computers", "recipes")
@@ -67,7 +69,9 @@ def hao_computers() -> Recipe:
         "(steps of 5 %), weight 8 for PGD, AGIA and SeqGIA, 1 for the others (spec hao 7)."
     )
     run = partial(against_the_zoo, "computers", (*ATTACKS, "seqgia"))
-    return Recipe("hao-computers", (), seeds=3, first_seed=0, note=note, run=run, claims=claims_hao.ZOO)
+    return Recipe(
+        "hao-computers", (), seeds=3, first_seed=0, note=note, run=run, claims=claims_hao.ZOO, data=("computers",)
+    )
 
 
 @register("hao-metattack", "recipes")
@@ -78,7 +82,8 @@ def hao_metattack() -> Recipe:
         "W. Jin et al., KDD 2020, Table 2; theirs are two-layer models of width 16 with weight decay, ours are those "
         "of the zoo with weight decay 5e-4, so compare with care."
     )
-    return Recipe("hao-metattack", (), seeds=3, first_seed=0, note=note, run=metattack_rows)
+    sets = ("prognn-cora", "prognn-citeseer")
+    return Recipe("hao-metattack", (), seeds=3, first_seed=0, note=note, run=metattack_rows, data=sets)
 
 
 def against_the_zoo(data: str, attacks: Sequence[str], work: Work) -> list[Row]:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from shiftproof.bench.jobs import Job
+from shiftproof.bench.jobs import Engine, Job, run_jobs
 from shiftproof.training.checkpoint import read_json
 from shiftproof.training.identity import commit, plain
+from shiftproof.training.progress import Style
 from shiftproof.training.run import CONFIG, METRICS, TIMING
 
 JOURNAL = "runs.jsonl"
@@ -105,3 +107,10 @@ class Journal:
         if self.lines[path].get(line["run"]) != line:
             append_line(path, line)
             self.lines[path][line["run"]] = line
+
+
+def train_noted(jobs: Sequence[Job], *, engine: Engine | None = None, style: Style = "auto") -> None:
+    """Train what is not in the journal yet and note every run as it finishes."""
+    journal = Journal(list(jobs))
+    for job in run_jobs([job for job in jobs if not journal.has(job)], engine=engine, style=style):
+        journal.add(job)

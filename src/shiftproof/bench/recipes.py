@@ -68,6 +68,12 @@ class Recipe:
     run: Callable[[Work], list[Row]] | None = None
     ours: tuple[str, ...] = ()
     claims: tuple[Claim, ...] = ()
+    data: tuple[str, ...] = ()
+
+    @property
+    def data_names(self) -> tuple[str, ...]:
+        """The data sets of the cells; a recipe without cells names its own in `data`."""
+        return self.data or tuple(dict.fromkeys(cell.data for cell in self.cells))
 
     def work(
         self,

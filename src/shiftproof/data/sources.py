@@ -5,13 +5,30 @@ from __future__ import annotations
 import os
 import tempfile
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 from shiftproof.errors import ShiftproofError
 
 DATA_FOLDER = "SHIFTPROOF_DATA"
 PATIENCE_SECONDS = 20
+_looking: ContextVar[bool] = ContextVar("looking", default=False)
+
+
+class Found(BaseException):
+    """A file that was looked for is there; raised in place of reading it."""
+
+
+@contextmanager
+def looking_only() -> Iterator[None]:
+    """Inside, `find` fetches nothing and raises `Found` at the first file that is there, so that nothing is read."""
+    token = _looking.set(True)
+    try:
+        yield
+    finally:
+        _looking.reset(token)
 
 
 def find(relative_path: str | Sequence[str], *, what: str, url: str | None = None) -> Path:
@@ -25,8 +42,10 @@ def find(relative_path: str | Sequence[str], *, what: str, url: str | None = Non
     for folder in folders:
         for candidate in candidates:
             if (folder / candidate).exists():
+                if _looking.get():
+                    raise Found(folder / candidate)
                 return folder / candidate
-    if url is not None:
+    if url is not None and not _looking.get():
         fetched = _download(url, cache_folder() / candidates[0])
         if fetched is not None:
             return fetched

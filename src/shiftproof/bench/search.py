@@ -1,0 +1,178 @@
+"""Searching the settings of every method of a recipe: the same number of tries for each, judged on validation only."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from shiftproof.bench.jobs import Engine, Job, load_for
+from shiftproof.bench.journal import train_noted
+from shiftproof.bench.ranges import ranges_of
+from shiftproof.errors import ShiftproofError, optional, unknown
+from shiftproof.training.checkpoint import read_json
+from shiftproof.training.metrics import LOWER_IS_BETTER
+from shiftproof.training.progress import Style
+from shiftproof.training.run import CONFIG, METRICS
+
+Row = dict[str, Any]
+Sampler = Literal["random", "optuna"]
+
+
+Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One setting that was tried, by its number, and its mean on the validation split over the seeds of the search."""
+
+    number: int
+    settings: Mapping[str, Any]
+    validation: float
+
+
+@dataclass(frozen=True)
+class Search:
+    """`budget` settings for every method on every data set; the first is the preset, so that no search makes it worse.
+
+    Settings are drawn at random from `shiftproof.bench.ranges`, as DomainBed does, or proposed by Optuna from what came
+    before. Each is trained with `seeds` seeds and judged by the metric on the validation split, never on test; the
+    chosen one is then trained with all seeds of the recipe.
+    """
+
+    budget: int
+    seeds: int = 1
+    sampler: Sampler = "random"
+
+    def __post_init__(self) -> None:
+        if self.budget < 1 or self.seeds < 1:
+            raise ShiftproofError(f"a search tries at least one setting on one seed, not {self.budget} on {self.seeds}")
+        if self.sampler not in get_args(Sampler):
+            raise unknown("sampler", str(self.sampler), get_args(Sampler))
+
+    def describe(self, jobs: Sequence[Job]) -> str:
+        """The budget in words, to be printed before it is spent."""
+        cells = len(_by_cell(jobs))
+        seeds = f"{self.seeds} seed{'s' if self.seeds > 1 else ''}"
+        return (
+            f"search: {self.budget} settings ({self.sampler}) for each of {cells} cells, the same for every method, "
+            f"{seeds} each: {cells * self.budget * self.seeds} runs, judged on validation alone; "
+            f"then the chosen settings with all seeds: {len(jobs)} runs"
+        )
+
+    def choose(
+        self, jobs: Sequence[Job], *, engine: Engine | None = None, style: Style = "auto"
+    ) -> dict[Key, tuple[Tried, ...]]:
+        """What was tried in the cell of every job, the best on validation first."""
+        cells = _by_cell(jobs)
+        _require_validation(jobs)
+        propose = {key: self._proposals(members[0]) for key, members in cells.items()}
+        tried: dict[Key, list[Tried]] = {key: [] for key in cells}
+        rounds = [range(self.budget)] if self.sampler == "random" else [range(n, n + 1) for n in range(self.budget)]
+        for numbers in rounds:  # random settings wait for nobody; Optuna's wait for those before
+            asked = [(key, number, propose[key].ask(number)) for number in numbers for key in cells]
+            trying = {
+                (key, number): [_with(job, number, settings) for job in cells[key][: self.seeds]]
+                for key, number, settings in asked
+            }
+            train_noted([job for some in trying.values() for job in some], engine=engine, style=style)
+            for key, number, settings in asked:
+                value = statistics.fmean(_validation(job) for job in trying[key, number])
+                propose[key].tell(number, value)
+                tried[key].append(Tried(number, settings, value))
+        return {key: tuple(sorted(some, key=lambda one: -one.validation)) for key, some in tried.items()}
+
+    def chosen_jobs(self, jobs: Sequence[Job], tried: Mapping[Key, Sequence[Tried]]) -> list[Job]:
+        """The jobs with the chosen settings on top; they still stand under their cell."""
+        best = {key: some[0] for key, some in tried.items()}
+        return [_with(job, best[_key(job)].number, best[_key(job)].settings) for job in jobs]
+
+    def with_choices(self, rows: list[Row], tried: Mapping[Key, Sequence[Tried]]) -> list[Row]:
+        """Rows that say what was chosen out of how many, and the value on validation that chose it."""
+        named = {key: self._said(some) for key, some in tried.items()}
+        keys = [(row["dataset"], row["method"], str(dict(row["variant"]))) for row in rows]
+        return [{**row, "search": named[key]} if key in named else row for row, key in zip(rows, keys, strict=True)]
+
+    def _said(self, tried: Sequence[Tried]) -> dict[str, Any]:
+        best = tried[0]
+        value = best.validation if math.isfinite(best.validation) else None
+        return {"budget": self.budget, "seeds": self.seeds, "chosen": dict(best.settings), "validation": value}
+
+    def _proposals(self, job: Job) -> _Random | _Optuna:
+        ranges = {k: some for k, some in ranges_of(job.method, job.data).items() if k not in job.variant}
+        number = zlib.crc32("|".join(_key(job)).encode())
+        return (_Random if self.sampler == "random" else _Optuna)(ranges, number)
+
+
+def _key(job: Job) -> Key:
+    return job.data, job.method, str(dict(job.variant))
+
+
+def _by_cell(jobs: Sequence[Job]) -> dict[Key, list[Job]]:
+    cells: dict[Key, list[Job]] = {}
+    for job in sorted(jobs, key=lambda job: job.seed):
+        cells.setdefault(_key(job), []).append(job)
+    if not cells:
+        raise ShiftproofError("a search needs a recipe with cells, and this one computes its table by itself")
+    return cells
+
+
+def _with(job: Job, number: int, settings: Mapping[str, Any]) -> Job:
+    return replace(job, settings={**job.settings, **settings}, out=job.out.with_name(f"try-{number}-{job.out.name}"))
+
+
+def _require_validation(jobs: Sequence[Job]) -> None:
+    for data, job in {job.data: job for job in jobs}.items():
+        if "val" not in load_for(job).splits:
+            raise ShiftproofError(
+                f"'{data}' has no validation split, and a search is never judged on test; take data that has one"
+            )
+
+
+def _validation(job: Job) -> float:
+    """The metric on the validation split, more is better; a run without a defined one is the worst."""
+    metric = str(read_json(job.out / CONFIG, "a search")["metric"])
+    value = read_json(job.out / METRICS, "a search")["metrics"]["val"].get(metric)
+    if value is None:
+        return -math.inf
+    return -value if metric in LOWER_IS_BETTER else value
+
+
+class _Random:
+    """Settings drawn independently of one another; the first is the preset."""
+
+    def __init__(self, ranges: Mapping[str, Any], key: int) -> None:
+        self.ranges, self.key = ranges, key
+
+    def ask(self, number: int) -> dict[str, Any]:
+        rng = np.random.default_rng((self.key, number))
+        return {} if number == 0 else {name: some.draw(rng) for name, some in self.ranges.items()}
+
+    def tell(self, number: int, value: float) -> None:
+        return None
+
+
+class _Optuna:
+    """Settings that Optuna proposes from the values of those before."""
+
+    def __init__(self, ranges: Mapping[str, Any], key: int) -> None:
+        optuna = optional("optuna", "search", "a search with Optuna")
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        sampler = optuna.samplers.TPESampler(seed=key % 2**31, n_startup_trials=5)
+        self.ranges, self.study = ranges, optuna.create_study(direction="maximize", sampler=sampler)
+        self.trials: dict[int, Any] = {}
+
+    def ask(self, number: int) -> dict[str, Any]:
+        if number == 0:
+            return {}
+        trial = self.trials[number] = self.study.ask()
+        return {name: some.ask(trial, name) for name, some in self.ranges.items()}
+
+    def tell(self, number: int, value: float) -> None:
+        if number in self.trials:
+            self.study.tell(self.trials[number], value if math.isfinite(value) else -1e9)
