@@ -43,6 +43,7 @@ from shiftproof.data import (  # noqa: F401
     office_caltech,
     pacs,
     planetoid,
+    point_sets,
     reviews,
     sample_files,
     sentiment,

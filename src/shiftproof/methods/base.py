@@ -96,7 +96,8 @@ class Network:
     (the layer conventions of the "ciga" or the "gmt" chapter); for "pna" also its `aggregators` and whether an edge of
     weight zero sends a zero message or is left out (`zero_weight`); `batch_norm` is over each of several weightings of
     the same graphs, or over all of them "pooled". Points: `conv` is "egnn", "dgcnn" or "point-transformer", for places
-    of `pos_dim` coordinates; `geometry`, `collect_at` and `context` are those of `shiftproof.nn.PointEncoder`.
+    of `pos_dim` coordinates; `pos_scale`, `geometry`, `collect_at` and `context` are those of
+    `shiftproof.nn.PointEncoder`.
     Tensors: `featurizer` ("mlp" with `widths`, or "cnn").
     """
 
@@ -113,6 +114,7 @@ class Network:
     zero_weight: str = "zero_message"
     batch_norm: str = "per_sample"
     pos_dim: int = 3
+    pos_scale: float = 1.0
     geometry: tuple[str, ...] = ()
     collect_at: str = "source"
     context: int = 0
@@ -151,6 +153,7 @@ class Network:
                 edge_dim=edge_dim,
                 dropout=self.dropout,
                 pos_dim=self.pos_dim,
+                pos_scale=self.pos_scale,
                 geometry=tuple(self.geometry),
                 collect_at=self.collect_at,
                 zero=self.zero_weight,

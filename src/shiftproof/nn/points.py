@@ -27,10 +27,12 @@ class PointEncoder(nn.Module):
 
     .. math:: h^0 = W x + b, \\quad h^l = Dropout(conv_l(h^{l-1}, p) + h^{l-1})
 
-    `conv` is "egnn", "dgcnn" or "point-transformer" (spec/gmt.md 7.2). `geometry` may name "unit" (points are moved
-    onto the unit sphere first) and "edges" (distance and direction of every edge are told to EGNN as well, which then
-    sees how the cloud is turned; the other two are always told). Edge weights are those of `GNNEncoder`. With `context`
-    graphs bring a second cloud along, the columns `ligand_x` (`context` features), `ligand_pos` and `ligand_size`.
+    `conv` is "egnn", "dgcnn" or "point-transformer" (spec/gmt.md 7.2); places are multiplied by `pos_scale`. `geometry`
+    may name "unit" (points are moved onto the unit sphere first) and "edges" (EGNN is told the distance and direction
+    of every edge as well, and then sees how the cloud is turned; the other two are always told). Edge weights are those
+    of `GNNEncoder`. With `context` every graph brings a second cloud along, a ligand of atoms of so many kinds: the
+    columns `ligand_kind` and `ligand_charge` `[graphs, most atoms]`, `ligand_pos` `[graphs, most atoms, d]` and
+    `ligand_size` `[graphs]`.
     """
 
     takes_positions = True
@@ -44,6 +46,7 @@ class PointEncoder(nn.Module):
         edge_dim: int | None = None,
         dropout: float = 0.0,
         pos_dim: int = 3,
+        pos_scale: float = 1.0,
         geometry: Collection[str] = (),
         collect_at: str = "source",
         zero: str = "zero_message",
@@ -60,7 +63,8 @@ class PointEncoder(nn.Module):
         if layers < 1:
             raise ShiftproofError(f"an encoder has at least one layer, not {layers}")
         self.in_channels, self.out_channels, self.edge_dim = in_channels, hidden, edge_dim
-        self.conv, self.dropout, self.pos_dim, self.readout = conv, dropout, pos_dim, readout
+        self.conv, self.dropout, self.readout = conv, dropout, readout
+        self.pos_dim, self.pos_scale = pos_dim, pos_scale
         self.unit, self.tells_edges = "unit" in geometry, "edges" in geometry or conv != "egnn"
         width = (edge_dim or 0) + (pos_dim + 1 if self.tells_edges else 0)
 
@@ -73,10 +77,21 @@ class PointEncoder(nn.Module):
 
         self.node_encoder = nn.Linear(in_channels, hidden)
         self.convs = nn.ModuleList(layer() for _ in range(layers))
-        own = {"pos_dim": pos_dim, "geometry": geometry, "collect_at": collect_at, "zero": zero, "samples": samples}
         self.ligand = None
         if context:
-            self.ligand = PointEncoder(context, hidden, layers, conv, dropout=dropout, **own, readout=readout)
+            self.ligand = PointEncoder(
+                context + 1,
+                hidden,
+                layers,
+                conv,
+                dropout=dropout,
+                pos_dim=pos_dim,
+                geometry=geometry,
+                collect_at=collect_at,
+                zero=zero,
+                samples=samples,
+                readout=readout,
+            )
 
     def forward(
         self,
@@ -98,7 +113,7 @@ class PointEncoder(nn.Module):
             raise ShiftproofError(
                 f"points have {pos.shape[1]} coordinates and the network was built for {self.pos_dim}; set 'pos_dim'"
             )
-        pos = (unit_norm(pos) if self.unit else pos).to(x.dtype)
+        pos = (unit_norm(pos) if self.unit else pos).to(x.dtype) * self.pos_scale
         wiring = Wiring(edge_index, x.shape[0], node_mask, x.dtype)
         told = [] if edge_attr is None or self.edge_dim is None else [edge_attr]
         if self.tells_edges:
@@ -117,11 +132,13 @@ class PointEncoder(nn.Module):
         if self.ligand is None:
             return None
         try:
-            x, pos, size = (batch.columns[f"ligand_{name}"] for name in ("x", "pos", "size"))
+            kind, charge, pos, size = (batch.columns[f"ligand_{n}"] for n in ("kind", "charge", "pos", "size"))
         except KeyError as missing:
             raise ShiftproofError(f"a network with 'context' needs the column {missing} of each graph") from None
-        real = torch.arange(x.shape[1], device=x.device) < size.unsqueeze(1)
-        x, pos, owner = x[real], pos[real], real.nonzero()[:, 0]
+        real = torch.arange(kind.shape[1], device=kind.device) < size.unsqueeze(1)
+        pos, owner = pos[real], real.nonzero()[:, 0]
+        kinds = F.one_hot(kind[real].long(), self.ligand.in_channels - 1)
+        x = torch.cat([kinds.to(pos.dtype), charge[real].unsqueeze(1)], 1)
         edges, _ = Neighbours(k=None, radius=LIGAND_RADIUS).edges(pos, size)
         return pool(self.ligand(x, edges, pos=pos), owner, batch.num_graphs, self.readout)
 

@@ -19,6 +19,7 @@ from shiftproof.presets.feat import OWN_METHODS as OWN_OF_FEAT
 from shiftproof.presets.gala import GALA, OWN_METHODS, two_piece
 from shiftproof.presets.gmt import GMT, GMT_PNA, spmotif_gsat
 from shiftproof.presets.gmt import OWN_METHODS as OWN_OF_GMT
+from shiftproof.presets.gmt_geometric import GEOMETRIC
 from shiftproof.presets.pair import PAIR
 from shiftproof.presets.preset import Preset
 
@@ -39,7 +40,7 @@ def _with_methods_of(older: Preset, newer: Preset, methods: tuple[str, ...]) -> 
     return replace(older, methods={**older.methods, **{name: newer.settings(name) for name in methods}})
 
 
-PRESETS: dict[str, Preset] = {**ATTRIBUTION, **FEAT, **GMT, **GALA, **CIGA, **PAIR}
+PRESETS: dict[str, Preset] = {**ATTRIBUTION, **GEOMETRIC, **FEAT, **GMT, **GALA, **CIGA, **PAIR}
 PRESETS |= {name: _with_methods_of(PAIR[name], FEAT[name], OWN_OF_FEAT) for name in PAIR.keys() & FEAT.keys()}
 PRESETS |= {name: _with_methods_of(GALA[name], GMT[name], OWN_OF_GMT) for name in GALA.keys() & GMT.keys()}
 PRESETS |= {name: _with_methods_of(CIGA[name], GALA[name], OWN_METHODS) for name in CIGA.keys() & GALA.keys()}
