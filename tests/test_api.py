@@ -98,7 +98,7 @@ def test_settings_reach_whom_they_concern_and_the_preset_fills_the_rest():
         ({"environments": "drawn"}, "option 'environments' of 'irm' takes auto or given or random, not 'drawn'"),
         ({"optimizer": "adams"}, "option 'optimizer' of 'irm' takes adam or sgd, not 'adams'; did you mean 'adam'?"),
         ({"selection": "test"}, "option 'selection' of 'irm' takes auto or val or last or stopped or oracle, not 'test'"),
-        ({"featurizer": "rnn"}, "featurizer 'rnn' is not known; 'mlp' and 'cnn' are"),
+        ({"featurizer": "rnn"}, "featurizer 'rnn' is not known; mlp, linear, cnn, resnet18, resnet50 are"),
         ({"metric": "acuracy"}, "unknown metric 'acuracy'; did you mean 'accuracy'?"),
         ({"metric": "pearson"}, "metric 'pearson' does not fit a binary task"),
         ({"track": ("tets",)}, "unknown split to track 'tets'; did you mean 'test'?"),
@@ -199,4 +199,4 @@ def test_written_predictions_can_be_read_by_anyone(tmp_path):
 
     rows = json.loads((tmp_path / "p.json").read_text(), parse_constant=refuse)
     assert [row["label"] for row in rows] == [[0.0, None], [1.0, 0.0], [0.0, 1.0]]
-    assert set(rows[0]) == {"index", "label", "probability_0", "probability_1"}
+    assert set(rows[0]) == {"index", "label", "probability_0", "probability_1", "confidence"}

@@ -184,7 +184,7 @@ def test_predictions_are_written_as_csv_and_as_json(shiftproof, run_folder):
     same = json.loads(Path("p.json").read_text())
     run, data = sp.Run.load(run_folder), sp.load(BITS)
     probabilities = run.predict(data.test).sigmoid()
-    assert list(rows[0]) == ["index", "prediction", "probability", "label"]
+    assert list(rows[0]) == ["index", "prediction", "probability", "confidence", "label"]
     assert [row["index"] for row in same] == data.test.index.tolist()
     assert [row["label"] for row in same] == data.test.y.tolist()
     assert [row["probability"] for row in same] == pytest.approx(probabilities.tolist())

@@ -30,7 +30,7 @@ def command_of(row: Row) -> str | None:
     settings = {**(config.get("options") or {}), **(config.get("network") or {}), **(config.get("training") or {})}
     settings["selection"] = str(config.get("selection"))
     for name, value in settings.items():
-        if isinstance(value, dict) or value in ([], ()):
+        if isinstance(value, dict) or value in ([], (), ""):
             continue
         words += ["--set", f"{name}={_text(value)}"]
     return shlex.join(words)
