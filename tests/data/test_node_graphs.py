@@ -12,7 +12,7 @@ import shiftproof as sp
 from shiftproof.data import NodeGraph, load, load_nodes, load_samples
 from shiftproof.data.cora_like import cora_like
 from shiftproof.data.grb import read_grb, read_ogb
-from shiftproof.data.node_preparation import prepared, random_split
+from shiftproof.data.node_preparation import embedded_words, prepared, random_split
 from shiftproof.errors import ShiftproofError
 from shiftproof.registry import datasets
 from shiftproof.robustness import Perturbation, edge_homophily, label_homophily, node_homophily
@@ -177,7 +177,7 @@ def test_features_are_prepared_as_asked() -> None:
     assert prepared(x, "raw") is x
     with pytest.raises(ShiftproofError, match="all features are equal"):
         prepared(torch.ones(3, 2), "arctan")
-    with pytest.raises(ShiftproofError, match="'features' is arctan, row or raw, not 'log'"):
+    with pytest.raises(ShiftproofError, match="'features' is arctan, row, raw or embedded, not 'log'"):
         prepared(x, "log")  # pyright: ignore[reportArgumentType]
     train, val, test = random_split(50, seed=3)
     assert (len(train), len(val), len(test)) == (30, 5, 15)
@@ -416,3 +416,22 @@ def test_provenance_says_which_split_it_is(real_data) -> None:
     graph = load("cora:split=public,features=row")
     assert graph.provenance["split"] == "public"
     assert dataclasses.replace(graph, name="other").provenance == graph.provenance
+
+
+def test_embedded_words_keep_who_is_like_whom_and_take_counts_only() -> None:
+    draw = np.random.default_rng(0)
+    topic = np.arange(60) % 3
+    words = torch.from_numpy(draw.random((60, 40)) < np.where(np.arange(40) % 3 == topic[:, None], 0.5, 0.05)).float()
+    x = embedded_words(words, 12)
+    assert x.shape == (60, 12)
+    assert torch.equal(x, embedded_words(words, 12))
+    unit = x / x.norm(dim=1, keepdim=True)
+    alike = unit @ unit.T
+    same = torch.from_numpy(topic[:, None] == topic)
+    assert float(alike[same].mean()) > float(alike[~same].mean()) + 0.2
+    full = embedded_words(words, 40)  # nothing is left out, so that all cosines are those of tf-idf
+    weighted = words * torch.log(60 / (words > 0).sum(0).clamp(min=1))
+    weighted = weighted / weighted.norm(dim=1, keepdim=True)
+    assert torch.allclose(full @ full.T, weighted @ weighted.T, atol=1e-5)
+    with pytest.raises(ShiftproofError, match="counts of words"):
+        embedded_words(words - 1)

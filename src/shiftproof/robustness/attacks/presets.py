@@ -34,6 +34,7 @@ class AttackPreset:
         return {key: value for key, value in self.options.get(name, {}).items() if key not in said}
 
 
+_EMBEDDED = {"tdgia": 2.0, "atdgia": 1.0}
 _COMPUTERS = {
     "tdgia": {"step": 0.05},
     "atdgia": {"step": 0.05},
@@ -48,9 +49,9 @@ _ARXIV = {
 PRESETS = {
     "grb-cora": AttackPreset(60, 20),
     "grb-citeseer": AttackPreset(90, 10),
-    # Planetoid's bags of words are another scale than GRB's features: the weight is ours, see docs/attacks.md
-    "cora": AttackPreset(60, 20, hao=4.0),
-    "citeseer": AttackPreset(90, 10, hao=4.0),
+    # Planetoid's words are not GRB's features: these weights are ours, for features=embedded (docs/attacks.md)
+    "cora": AttackPreset(60, 20, 10.0, _EMBEDDED),
+    "citeseer": AttackPreset(90, 10, 8.0, _EMBEDDED),
     "computers": AttackPreset(300, 150, 8.0, dict.fromkeys(("metagia", "tdgia", "atdgia"), 1.0), _COMPUTERS),
     "ogbn-arxiv": AttackPreset(1200, 100, 1.0, {"tdgia": 0.5, "atdgia": 0.5}, _ARXIV),
     "chameleon": AttackPreset(60, 100),
