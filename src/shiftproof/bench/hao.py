@@ -53,8 +53,9 @@ def hao_cora() -> Recipe:
 def hao_citeseer() -> Recipe:
     """Citeseer: five injection attacks with and without HAO against the 38 defences (spec hao 8.1, 8.3)."""
     note = (
-        "Planetoid's Citeseer, its words embedded in 302 dimensions, with a drawn GRB-style split; not GRB's own files, "
-        "of which the printed figures are. 90 nodes of 10 edges; the weight of HAO is ours, chosen for these features."
+        "Planetoid's Citeseer, its words embedded in 302 dimensions, with a drawn GRB-style split; not GRB's own "
+        "files, of which the printed figures are. 90 nodes of 10 edges; the weight of HAO is ours, chosen for these "
+        "features."
     )
     run = partial(against_the_zoo, "citeseer", ATTACKS)
     return Recipe(
