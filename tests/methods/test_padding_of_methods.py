@@ -10,7 +10,8 @@ import shiftproof as sp
 from shiftproof.data.padding import pad_batches
 from shiftproof.registry import methods
 
-DRAWS = {"gsat", "grea", "disc", "cal", "gil", "gib", "gmt-lin", "gmt-sam"}  # noise over edges, or a shuffle
+# noise over edges or nodes, or a shuffle
+DRAWS = {"gsat", "lri-bernoulli", "grea", "disc", "cal", "gil", "gib", "gmt-lin", "gmt-sam"}
 GRAPH_METHODS = [entry.name for entry in methods if not entry.tags or "graphs" in entry.tags]
 
 
