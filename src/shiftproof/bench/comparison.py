@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from shiftproof.bench.claims import Claim, Finding
@@ -49,6 +49,17 @@ class Comparison:
     with_printed: int
     within: int
 
+    def to_json(self) -> dict[str, Any]:
+        """All but the rows, which stand in the table."""
+        return {
+            "measured": self.measured,
+            "with_printed": self.with_printed,
+            "within": self.within,
+            "claims": [{"claim": text, **asdict(finding)} for text, finding in self.claims],
+            "ranks": {panel.title: dict(panel.ranks) for panel in self.panels},
+            "tests": [{"panel": panel.title, **asdict(test)} for panel in self.panels for test in panel.tests],
+        }
+
 
 def label(row: Row) -> str:
     """A row's method with what was changed of it, the protocol apart."""
@@ -65,6 +76,11 @@ def is_within(row: Row) -> bool | None:
     """Whether the mean lies within one printed deviation of the printed mean; None where no deviation is printed."""
     gap = deviation(row)
     return None if gap is None or row["published"].get("std") is None else abs(gap) <= row["published"]["std"] + 1e-9
+
+
+def less_is_better(metric: str) -> bool:
+    """Whether a smaller value of a table's metric is the better one: of errors and of seconds."""
+    return metric in LOWER_IS_BETTER or metric.endswith("seconds")
 
 
 def compare(rows: Sequence[Row], *, ours: Sequence[str] = (), claims: Sequence[Claim] = ()) -> Comparison:
@@ -90,13 +106,15 @@ def compare(rows: Sequence[Row], *, ours: Sequence[str] = (), claims: Sequence[C
 def _panel(key: tuple[str, str, str], rows: list[Row], ours: Sequence[str]) -> Panel:
     metric, split, protocol = key
     title = f"{metric} on {split}" + (f", protocol {protocol}" if protocol else "")
-    sign = -1.0 if metric in LOWER_IS_BETTER else 1.0
+    sign = -1.0 if less_is_better(metric) else 1.0
     by_data: dict[str, dict[str, Row]] = {}
     for row in rows:
         if row["mean"] is not None:
             by_data.setdefault(row["dataset"], {})[label(row)] = row
     tests = [test for data, found in by_data.items() for test in _tests(data, found, ours, sign)]
-    return Panel(title, tuple(rows), _average_ranks(by_data, sign), tuple(tests))
+    names = {name for found in by_data.values() for name in found}
+    ranks = _average_ranks(by_data, sign) if names & {"erm", *ours} else {}  # elsewhere rows are no rivals
+    return Panel(title, tuple(rows), ranks, tuple(tests))
 
 
 def _average_ranks(by_data: Mapping[str, Mapping[str, Row]], sign: float) -> dict[str, float]:

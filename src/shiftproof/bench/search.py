@@ -7,6 +7,7 @@ import statistics
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -22,9 +23,6 @@ from shiftproof.training.run import CONFIG, METRICS
 
 Row = dict[str, Any]
 Sampler = Literal["random", "optuna"]
-
-
-Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -67,12 +65,12 @@ class Search:
 
     def choose(
         self, jobs: Sequence[Job], *, engine: Engine | None = None, style: Style = "auto"
-    ) -> dict[Key, tuple[Tried, ...]]:
+    ) -> dict[Path, tuple[Tried, ...]]:
         """What was tried in the cell of every job, the best on validation first."""
         cells = _by_cell(jobs)
         _require_validation(jobs)
         propose = {key: self._proposals(members[0]) for key, members in cells.items()}
-        tried: dict[Key, list[Tried]] = {key: [] for key in cells}
+        tried: dict[Path, list[Tried]] = {key: [] for key in cells}
         rounds = [range(self.budget)] if self.sampler == "random" else [range(n, n + 1) for n in range(self.budget)]
         for numbers in rounds:  # random settings wait for nobody; Optuna's wait for those before
             asked = [(key, number, propose[key].ask(number)) for number in numbers for key in cells]
@@ -87,14 +85,14 @@ class Search:
                 tried[key].append(Tried(number, settings, value))
         return {key: tuple(sorted(some, key=lambda one: -one.validation)) for key, some in tried.items()}
 
-    def chosen_jobs(self, jobs: Sequence[Job], tried: Mapping[Key, Sequence[Tried]]) -> list[Job]:
+    def chosen_jobs(self, jobs: Sequence[Job], tried: Mapping[Path, Sequence[Tried]]) -> list[Job]:
         """The jobs with the chosen settings on top; they still stand under their cell."""
         best = {key: some[0] for key, some in tried.items()}
-        return [_with(job, best[_key(job)].number, best[_key(job)].settings) for job in jobs]
+        return [_with(job, best[_cell(job)].number, best[_cell(job)].settings) for job in jobs]
 
-    def with_choices(self, rows: list[Row], tried: Mapping[Key, Sequence[Tried]]) -> list[Row]:
-        """Rows that say what was chosen out of how many, and the value on validation that chose it."""
-        named = {key: self._said(some) for key, some in tried.items()}
+    def with_choices(self, rows: list[Row], jobs: Sequence[Job], tried: Mapping[Path, Sequence[Tried]]) -> list[Row]:
+        """Rows of the jobs that say what was chosen out of how many, and the value on validation that chose it."""
+        named = {(job.data, job.method, str(dict(job.variant))): self._said(tried[_cell(job)]) for job in jobs}
         keys = [(row["dataset"], row["method"], str(dict(row["variant"]))) for row in rows]
         return [{**row, "search": named[key]} if key in named else row for row, key in zip(rows, keys, strict=True)]
 
@@ -105,18 +103,19 @@ class Search:
 
     def _proposals(self, job: Job) -> _Random | _Optuna:
         ranges = {k: some for k, some in ranges_of(job.method, job.data).items() if k not in job.variant}
-        number = zlib.crc32("|".join(_key(job)).encode())
+        number = zlib.crc32("/".join(_cell(job).parts[-2:]).encode())
         return (_Random if self.sampler == "random" else _Optuna)(ranges, number)
 
 
-def _key(job: Job) -> Key:
-    return job.data, job.method, str(dict(job.variant))
+def _cell(job: Job) -> Path:
+    """The cell a job belongs to: the folder of its seeds."""
+    return job.out.parent
 
 
-def _by_cell(jobs: Sequence[Job]) -> dict[Key, list[Job]]:
-    cells: dict[Key, list[Job]] = {}
+def _by_cell(jobs: Sequence[Job]) -> dict[Path, list[Job]]:
+    cells: dict[Path, list[Job]] = {}
     for job in sorted(jobs, key=lambda job: job.seed):
-        cells.setdefault(_key(job), []).append(job)
+        cells.setdefault(_cell(job), []).append(job)
     if not cells:
         raise ShiftproofError("a search needs a recipe with cells, and this one computes its table by itself")
     return cells

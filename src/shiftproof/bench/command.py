@@ -1,0 +1,171 @@
+"""What `shiftproof bench` does with a recipe: train, collect, search, join what is the user's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from shiftproof.bench.jobs import Engine, Job, Local
+from shiftproof.bench.journal import train_noted
+from shiftproof.bench.outside import Outside, absolute, bring_in
+from shiftproof.bench.recipes import Cell, Recipe, Row, on_few_samples
+from shiftproof.bench.search import Search
+from shiftproof.bench.table import results_table, rows_of
+from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.registry import recipes
+from shiftproof.training.checkpoint import read_json, write_json
+from shiftproof.training.progress import Style
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was asked of a recipe; `outside` are files with the user's own methods or data sets."""
+
+    recipe: str
+    out: Path
+    results: Path
+    seeds: int | None = None
+    only: tuple[str, ...] = ()
+    smoke: bool = False
+    collect: bool = False
+    device: str = "auto"
+    compile: bool = False
+    style: Style = "none"
+    engine: Engine = field(default_factory=Local)
+    outside: tuple[str, ...] = ()
+    search: Search | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the table: one that was searched or extended is another than the recipe's own."""
+        more = "".join(f"+{bring_in(one).name}" for one in self.outside)
+        return f"{self.recipe}{more}{'-search' if self.search else ''}"
+
+    @property
+    def folder(self) -> Path:
+        return self.out / (f"{self.recipe}-smoke" if self.smoke else self.recipe)
+
+
+def engine_named(name: str, *, workers: int = 1, address: str | None = None, gpu_share: float = 0.25) -> Engine:
+    """The engine of a command line: "local" or "ray"."""
+    if name == "local":
+        if address is not None:
+            raise ShiftproofError("--address names a Ray cluster; give --engine ray with it")
+        return Local(workers)
+    if name != "ray":
+        raise unknown("engine", name, ("local", "ray"))
+    from shiftproof.bench.ray_engine import Ray
+
+    return Ray(address, gpu_share)
+
+
+def jobs_of(asked: Asked, recipe: Recipe) -> tuple[list[Job], list[Job]]:
+    """The runs of the recipe and those of what was brought from outside, as far as they were asked for."""
+
+    def wanted(chosen: Recipe) -> list[Job]:
+        jobs = chosen.jobs(
+            asked.folder, seeds=asked.seeds, smoke=asked.smoke, device=asked.device, compile=asked.compile
+        )
+        sources = tuple(absolute(one) for one in asked.outside)
+        jobs = [replace(job, outside=sources) for job in jobs]
+        return [j for j in jobs if not asked.only or any(w in (j.method, *j.data.split(":")) for w in asked.only)]
+
+    joined = tuple(cell for one in asked.outside for cell in cells_with(recipe, bring_in(one)))
+    return wanted(recipe), wanted(replace(recipe, cells=joined)) if joined else []
+
+
+def cells_with(recipe: Recipe, own: Outside) -> tuple[Cell, ...]:
+    """A method of the user's own on every data set of a recipe, or every method of it on a data set of theirs."""
+    plain = [cell for cell in recipe.cells if set(cell.variant) <= {"protocol"}]
+    if not recipe.cells:
+        raise ShiftproofError(f"'{recipe.name}' has no cells that something could join")
+    if own.kind == "method":
+        return tuple(
+            Cell(data, own.name, next((cell.variant for cell in plain if cell.data == data), {}))
+            for data in dict.fromkeys(cell.data for cell in recipe.cells)
+        )
+    return tuple(Cell(own.name, method) for method in dict.fromkeys(cell.method for cell in plain))
+
+
+def measure(asked: Asked, command: str) -> tuple[list[Row], list[Path]]:
+    """Do what was asked; the rows, and the files that were written."""
+    recipe: Recipe = recipes[asked.recipe].make()
+    if recipe.sequential and asked.engine != Local(1):
+        raise ShiftproofError(f"'{asked.recipe}' measures time, so its runs go one after another; leave out --workers")
+    if recipe.run is not None:
+        return _finish(asked, recipe, _own_work(asked, recipe), command)
+    jobs, joined = jobs_of(asked, recipe)
+    if not jobs and not joined and (recipe.cells or asked.only):  # a recipe without cells computes its rows by itself
+        raise ShiftproofError(f"no cell of '{asked.recipe}' has the data or method {', '.join(asked.only)}")
+    if asked.collect:
+        jobs, joined = ([job for job in some if job.finished] for some in (jobs, joined))
+        if not jobs and not joined:
+            raise ShiftproofError(
+                f"{asked.folder} holds no finished run of '{asked.recipe}' to collect; leave out --collect"
+            )
+    if asked.search is not None:
+        rows = _searched(asked, asked.search, recipe, jobs, joined)
+    else:
+        if not asked.collect:
+            train_noted(_trained_as(asked, [*jobs, *joined]), engine=asked.engine, style=asked.style)
+        rows = _rows(recipe, jobs, joined)
+    return _finish(asked, recipe, rows, command)
+
+
+def _rows(recipe: Recipe, jobs: list[Job], joined: list[Job]) -> list[Row]:
+    return (recipe.rows(jobs) if jobs or not recipe.cells else []) + (rows_of(joined) if joined else [])
+
+
+def _searched(asked: Asked, search: Search, recipe: Recipe, jobs: list[Job], joined: list[Job]) -> list[Row]:
+    """Rows of the settings that the validation split chose, with all seeds."""
+    trained = _trained_as(asked, [*jobs, *joined])
+    tried = search.choose(trained, engine=asked.engine, style=asked.style)
+    chosen = search.chosen_jobs(trained, tried)
+    train_noted(chosen, engine=asked.engine, style=asked.style)
+    found = [replace(job, out=best.out) for job, best in zip([*jobs, *joined], chosen, strict=True)]
+    rows = _rows(recipe, found[: len(jobs)], found[len(jobs) :])
+    return search.with_choices(rows, found, tried)
+
+
+def _trained_as(asked: Asked, jobs: list[Job]) -> list[Job]:
+    """The jobs as they are trained: those of a smoke run on a few samples."""
+    return on_few_samples(jobs, asked.folder / "data") if asked.smoke else jobs
+
+
+def _own_work(asked: Asked, recipe: Recipe) -> list[Row]:
+    if asked.collect or asked.engine != Local(1) or asked.search or asked.outside:
+        raise ShiftproofError(
+            f"'{asked.recipe}' works in one process and keeps what is done: "
+            "no --collect, no --workers, no --engine, no --search and no --with"
+        )
+    assert recipe.run is not None
+    return recipe.run(
+        recipe.work(
+            asked.folder,
+            seeds=asked.seeds,
+            smoke=asked.smoke,
+            device=asked.device,
+            style=asked.style,
+            only=asked.only,
+        )
+    )
+
+
+def _finish(asked: Asked, recipe: Recipe, rows: list[Row], command: str) -> tuple[list[Row], list[Path]]:
+    """Write the table where all of it was asked for, and draw its figure."""
+    if asked.only and not asked.smoke:
+        return rows, []
+    table = (asked.folder if asked.smoke else asked.results) / f"{asked.name}.json"
+    write_json(table, results_table(asked.name, command, rows, note=recipe.note))
+    if recipe.draw is None or asked.outside or asked.search:
+        return rows, [table]
+    return rows, [table, recipe.draw(rows, table.with_suffix(".svg"))]
+
+
+def measured_table(name: str, results: Path) -> dict[str, Any]:
+    """A table that was measured before."""
+    path = results / f"{name}.json"
+    if not path.exists():
+        raise ShiftproofError(f"{path} is not there; `shiftproof bench {name}` measures it")
+    return read_json(path, "a report")

@@ -1,0 +1,99 @@
+"""All measured tables of a folder, chapter by chapter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shiftproof.bench.claims import FAILS, HOLDS, UNTESTED, Finding
+from shiftproof.bench.comparison import Comparison, compare
+from shiftproof.errors import ShiftproofError
+from shiftproof.registry import recipes
+from shiftproof.training.checkpoint import read_json
+
+CHAPTERS = {"ciga": "CIGA", "gala": "GALA", "gmt": "GMT", "hao": "HAO", "pair": "PAIR", "feat": "FeAT"}
+OTHERS = "other tables"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A file of `results/` with what is said of it."""
+
+    name: str
+    table: Mapping[str, Any]
+    comparison: Comparison
+
+    @property
+    def chapter(self) -> str:
+        return chapter_of(self.name)
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """The tables of a chapter, and the verdicts on all claims of its recipes, measured or not."""
+
+    title: str
+    tables: tuple[Measured, ...]
+    claims: tuple[tuple[str, str, Finding], ...]  # recipe, claim, finding
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Rows measured, rows with a printed deviation, those within it, and verdicts."""
+        found = {"measured": 0, "printed": 0, "within": 0}
+        for table in self.tables:
+            found["measured"] += table.comparison.measured
+            found["printed"] += table.comparison.with_printed
+            found["within"] += table.comparison.within
+        verdicts = [finding.verdict for _, _, finding in self.claims]
+        return found | {verdict: verdicts.count(verdict) for verdict in (HOLDS, FAILS, UNTESTED)}
+
+
+def chapter_of(name: str) -> str:
+    return CHAPTERS.get(name.partition("-")[0], OTHERS)
+
+
+def recipe_of(table: str) -> Any:
+    """The recipe a table was made by, also one that was searched or extended; None where it is no recipe's."""
+    name = re.sub(r"\+.*|-search$", "", table) if table not in recipes else table
+    return recipes[name].make() if name in recipes else None
+
+
+def held_against(name: str, rows: Sequence[Mapping[str, Any]]) -> Comparison:
+    """A table's rows beside the printed figures and the claims of its recipe."""
+    recipe = recipe_of(name)
+    return compare(rows, ours=recipe.ours, claims=recipe.claims) if recipe else compare(rows)
+
+
+def read_results(folder: Path) -> list[Measured]:
+    """Every table of a folder, by name."""
+    if not folder.is_dir():
+        raise ShiftproofError(f"{folder} is not a folder; measured tables are JSON files in one")
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        table = read_json(path, "the page of results")
+        if not isinstance(table, dict) or not isinstance(table.get("rows"), list) or "command" not in table:
+            raise ShiftproofError(f"{path} is not a table that `shiftproof bench` wrote")
+        found.append(Measured(path.stem, table, held_against(path.stem, table["rows"])))
+    return found
+
+
+def by_chapter(tables: Sequence[Measured]) -> list[Chapter]:
+    """The tables in the order of the chapters; claims of recipes without a table are not tested."""
+    chapters = []
+    names = {table.name for table in tables}
+    unmeasured = [entry for entry in recipes if entry.name not in names]
+    for title in (*CHAPTERS.values(), OTHERS):
+        own = tuple(table for table in tables if table.chapter == title)
+        claims = [(table.name, text, finding) for table in own for text, finding in table.comparison.claims]
+        claims += [
+            (entry.name, claim.text, Finding(UNTESTED, "the table is not measured"))
+            for entry in unmeasured
+            if chapter_of(entry.name) == title
+            for claim in entry.make().claims
+        ]
+        if own or claims:
+            chapters.append(Chapter(title, own, tuple(claims)))
+    return chapters

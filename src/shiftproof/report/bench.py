@@ -1,0 +1,131 @@
+"""A measured table beside the printed one, and all measured tables on one page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from shiftproof.bench.comparison import Comparison, Panel, deviation, is_within, label, less_is_better
+from shiftproof.bench.measured import by_chapter, held_against, read_results
+from shiftproof.bench.significance import CORRECTION
+from shiftproof.report.page import template
+from shiftproof.report.words import figure, metric_name, spread
+from shiftproof.training.checkpoint import write_atomic
+from shiftproof.training.identity import versions
+
+Row = Mapping[str, Any]
+
+
+def write_comparison(name: str, rows: Sequence[Row], out: str | Path, *, note: str = "", command: str = "") -> Path:
+    """Write the page of one table: measured beside printed, ranks, paired tests, and a verdict for every claim."""
+    found = held_against(name, rows)
+    page = template("comparison.html.j2").render(
+        title=name,
+        note=note,
+        command=command,
+        measured=found.measured,
+        printed=found.with_printed,
+        within=found.within,
+        claims=found.claims,
+        panels=[_panel(panel) for panel in found.panels],
+        correction=CORRECTION,
+        versions=versions(),
+    )
+    write_atomic(Path(out), page)
+    return Path(out)
+
+
+def write_leaderboard(results: str | Path, out: str | Path) -> Path:
+    """Write one page of all tables of a folder: what each chapter's claims came to, and who ranks where."""
+    chapters = by_chapter(read_results(Path(results)))
+    page = template("leaderboard.html.j2").render(
+        title="Measured tables",
+        chapters=[
+            {
+                "title": chapter.title,
+                "counts": chapter.counts,
+                "claims": chapter.claims,
+                "tables": [
+                    {
+                        "name": table.name,
+                        "command": table.table["command"],
+                        "device": table.table.get("device"),
+                        "panels": [_panel(panel) for panel in table.comparison.panels],
+                    }
+                    for table in chapter.tables
+                ],
+            }
+            for chapter in chapters
+        ],
+        versions=versions(),
+    )
+    write_atomic(Path(out), page)
+    return Path(out)
+
+
+def _panel(panel: Panel) -> dict[str, Any]:
+    best: dict[str, float] = {}
+    top = min if less_is_better(str(panel.rows[0]["metric"])) else max
+    for row in panel.rows:
+        if panel.ranks and row["mean"] is not None and row["method"] != "oracle":
+            best[row["dataset"]] = top(best.get(row["dataset"], row["mean"]), row["mean"])
+    metric, _, rest = panel.title.partition(" ")
+    return {
+        "title": f"{metric_name(metric)} {rest}",
+        "rows": [
+            {
+                "data": row["dataset"],
+                "label": label(row),
+                "seeds": row["seeds"],
+                "score": spread(dict(row)),
+                "printed": spread(row["published"]) if row.get("published") else "–",
+                "deviation": "–" if (gap := deviation(row)) is None else signed(gap),
+                "within": is_within(row),
+                "best": row["mean"] is not None and row["mean"] == best.get(row["dataset"]),
+            }
+            for row in panel.rows
+        ],
+        "ranks": [{"label": name, "rank": f"{rank:.2f}"} for name, rank in panel.ranks.items()],
+        "tests": [
+            {
+                "data": test.data,
+                "label": test.label,
+                "against": test.against,
+                "difference": signed(test.difference),
+                "pairs": test.pairs,
+                "test": test.test,
+                "p": chance(test.p),
+                "corrected": chance(test.corrected),
+                "sure": test.corrected is not None and test.corrected < 0.05,
+            }
+            for test in panel.tests
+        ],
+    }
+
+
+def signed(value: float) -> str:
+    return f"+{figure(value)}" if value >= 0 else figure(value)
+
+
+def chance(p: float | None) -> str:
+    return "–" if p is None else ("< 0.001" if p < 0.001 else f"{p:.3f}")
+
+
+def in_words(found: Comparison) -> dict[str, list[str]]:
+    """The same for a terminal: claims, ranks and tests as lines under their headings."""
+    sections = {}
+    if found.claims:
+        sections["Claims"] = [f"{one.verdict}: {text} ({one.detail})" for text, one in found.claims]
+    printed = f"{found.within} of {found.with_printed} rows with a printed deviation lie within it"
+    sections["Beside the printed figures"] = [f"{found.measured} rows measured; {printed}"]
+    for panel in found.panels:
+        if panel.ranks:
+            sections[f"Average rank, {panel.title}"] = [f"{rank:.2f} {name}" for name, rank in panel.ranks.items()]
+        if panel.tests:
+            sections[f"Paired tests, {panel.title}"] = [
+                f"{test.label} against {test.against} on {test.data}: {signed(test.difference)} over {test.pairs} "
+                f"pairs, p = {chance(test.p)} ({test.test}), corrected {chance(test.corrected)}"
+                for test in panel.tests
+            ] + [CORRECTION]
+    return sections
