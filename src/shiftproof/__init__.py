@@ -33,6 +33,7 @@ _HOMES = {
     "Trainer": "shiftproof.training",
     "Weighted": "shiftproof.training",
     "attack": "shiftproof.robustness.attacks",
+    "leave_one_domain_out": "shiftproof.domains",
 }
 _ROOMS = (
     "bench",
@@ -66,6 +67,7 @@ __all__ = [
     "diagnose",
     "explain",
     "fit",
+    "leave_one_domain_out",
     "load",
     "predict",
     "register",
@@ -81,6 +83,7 @@ if TYPE_CHECKING:
     from shiftproof.data import NodeGraph as NodeGraph
     from shiftproof.data.loading import load as load
     from shiftproof.diagnose.asking import diagnose as diagnose
+    from shiftproof.domains import leave_one_domain_out as leave_one_domain_out
     from shiftproof.errors import ShiftproofError as ShiftproofError
     from shiftproof.estimator import ShiftproofClassifier as ShiftproofClassifier
     from shiftproof.explain.asking import explain as explain

@@ -24,6 +24,7 @@ from shiftproof.nn import (
     SmallCNN,
 )
 from shiftproof.nn import head as make_head
+from shiftproof.nn.vision import RESNETS, LinearFeaturizer, ResNetFeaturizer, WithDropout
 from shiftproof.registry import register
 
 if TYPE_CHECKING:
@@ -98,7 +99,8 @@ class Network:
     the same graphs, or over all of them "pooled". Points: `conv` is "egnn", "dgcnn" or "point-transformer", for places
     of `pos_dim` coordinates; `pos_scale`, `geometry`, `collect_at` and `context` are those of
     `shiftproof.nn.PointEncoder`.
-    Tensors: `featurizer` ("mlp" with `widths`, or "cnn").
+    Tensors: `featurizer` ("mlp" with `widths`, "cnn", "linear", or "resnet18" and "resnet50" with a safetensors file in
+    `pretrained`); `dropout` is then on the features.
     """
 
     conv: str = "gin"
@@ -110,6 +112,7 @@ class Network:
     style: str = "ciga"
     featurizer: str = "mlp"
     widths: tuple[int, ...] = (256, 256)
+    pretrained: str = ""
     aggregators: tuple[str, ...] = ("mean", "min", "max", "std", "sum")
     zero_weight: str = "zero_message"
     batch_norm: str = "per_sample"
@@ -123,11 +126,25 @@ class Network:
         """A featurizer: a module that turns a batch into one vector a sample and knows its `out_channels`."""
         if shape.kind == "graphs":
             return GraphFeaturizer(self.encoder(shape.in_shape[0], shape.edge_dim), readout=self.readout)
+        featurizer = self._of_tensors(shape)
+        return WithDropout(featurizer, self.dropout) if self.dropout > 0 else featurizer
+
+    def _of_tensors(self, shape: DataShape) -> nn.Module:
+        size = int(torch.tensor(shape.in_shape).prod())
+        if self.featurizer == "mlp":
+            return MLPFeaturizer(size, widths=tuple(self.widths))
+        if self.featurizer == "linear":
+            return LinearFeaturizer(size)
+        if self.featurizer not in ("cnn", *RESNETS):
+            known = ", ".join(("mlp", "linear", "cnn", *RESNETS))
+            raise ShiftproofError(f"featurizer '{self.featurizer}' is not known; {known} are")
+        if len(shape.in_shape) != 3:
+            raise ShiftproofError(
+                f"featurizer '{self.featurizer}' needs images [channels, height, width], not {shape.in_shape}"
+            )
         if self.featurizer == "cnn":
             return SmallCNN(shape.in_shape[0])
-        if self.featurizer != "mlp":
-            raise ShiftproofError(f"featurizer '{self.featurizer}' is not known; 'mlp' and 'cnn' are")
-        return MLPFeaturizer(int(torch.tensor(shape.in_shape).prod()), widths=tuple(self.widths))
+        return ResNetFeaturizer(self.featurizer, shape.in_shape[0], weights=self.pretrained)
 
     def head(self, shape: DataShape, width: int) -> nn.Module:
         """The linear layer on top of the featurizer, started like it (spec pair 7.1: Xavier for the plain MLP)."""

@@ -46,6 +46,7 @@ from shiftproof.nn.segment import (
     top_edges,
 )
 from shiftproof.nn.subgraph import Subgraph, edge_subgraph, split
+from shiftproof.nn.vision import LinearFeaturizer, ResNetFeaturizer, WithDropout
 from shiftproof.nn.wiring import Wiring
 
 __all__ = [
@@ -56,11 +57,13 @@ __all__ = [
     "GNNEncoder",
     "GraphFeaturizer",
     "GraphInstanceNorm",
+    "LinearFeaturizer",
     "MLPFeaturizer",
     "NodeBatchNorm",
     "NodeScorer",
     "PointEncoder",
     "PointHead",
+    "ResNetFeaturizer",
     "SmallCNN",
     "Subgraph",
     "WeightedEdgeConv",
@@ -70,6 +73,7 @@ __all__ = [
     "WeightedPointTransformerConv",
     "WeightedSGCConv",
     "Wiring",
+    "WithDropout",
     "decode",
     "distribution",
     "edge_subgraph",

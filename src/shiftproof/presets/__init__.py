@@ -14,6 +14,7 @@ from shiftproof.data.dataset import Dataset
 from shiftproof.errors import unknown
 from shiftproof.presets.attribution import ATTRIBUTION
 from shiftproof.presets.ciga import CIGA, spmotif
+from shiftproof.presets.domainbed import DOMAINBED
 from shiftproof.presets.feat import FEAT
 from shiftproof.presets.feat import OWN_METHODS as OWN_OF_FEAT
 from shiftproof.presets.gala import GALA, OWN_METHODS, two_piece
@@ -31,6 +32,7 @@ PROTOCOLS: dict[str, dict[str, Preset]] = {
     "gmt": GMT,
     "gmt-pna": GMT_PNA,
     "pair": PAIR,
+    "domainbed": DOMAINBED,
     "feat": FEAT,
 }
 
@@ -40,7 +42,7 @@ def _with_methods_of(older: Preset, newer: Preset, methods: tuple[str, ...]) -> 
     return replace(older, methods={**older.methods, **{name: newer.settings(name) for name in methods}})
 
 
-PRESETS: dict[str, Preset] = {**ATTRIBUTION, **GEOMETRIC, **FEAT, **GMT, **GALA, **CIGA, **PAIR}
+PRESETS: dict[str, Preset] = {**DOMAINBED, **ATTRIBUTION, **GEOMETRIC, **FEAT, **GMT, **GALA, **CIGA, **PAIR}
 PRESETS |= {name: _with_methods_of(PAIR[name], FEAT[name], OWN_OF_FEAT) for name in PAIR.keys() & FEAT.keys()}
 PRESETS |= {name: _with_methods_of(GALA[name], GMT[name], OWN_OF_GMT) for name in GALA.keys() & GMT.keys()}
 PRESETS |= {name: _with_methods_of(CIGA[name], GALA[name], OWN_METHODS) for name in CIGA.keys() & GALA.keys()}
