@@ -1,0 +1,98 @@
+"""Write docs/results.md from the measured tables in results/.
+
+python docs/make_results.py            rewrite the page
+python docs/make_results.py --check    fail if the page is out of date
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from shiftproof.bench.comparison import deviation, is_within, label
+from shiftproof.bench.measured import Chapter, Measured, by_chapter, read_results
+from shiftproof.report.words import spread
+
+PAGE = Path(__file__).parent / "results.md"
+RESULTS = Path(__file__).parents[1] / "results"
+
+
+def page(results: Path = RESULTS) -> str:
+    """The page as Markdown."""
+    chapters = by_chapter(read_results(results))
+    parts = [
+        "# Results",
+        "This page is made by `python docs/make_results.py` from the files in `results/`, each written by the command "
+        "it names. A row is one method on one data set; it lies within the printed deviation if its mean is no further "
+        "from the printed mean than the printed deviation. A claim is a sentence of the publication; it is about "
+        "means, and p is of the pooled pairs of data set and seed, uncorrected.",
+        _table(
+            ["chapter", "tables", "rows measured", "with a printed deviation", "within it", "claims that hold",
+             "do not hold", "not tested"],
+            ([c.title, str(len(c.tables)), *map(str, c.counts.values())] for c in chapters),
+        ),
+    ]  # fmt: skip
+    for chapter in chapters:
+        parts += _chapter(chapter)
+    return "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
+def _chapter(chapter: Chapter) -> list[str]:
+    parts = [f"## {chapter.title}"]
+    if chapter.claims:
+        rows = ([f"`{name}`", text, finding.verdict, finding.detail] for name, text, finding in chapter.claims)
+        parts.append(_table(["recipe", "claim", "verdict", "figures"], rows))
+    for table in chapter.tables:
+        parts += _measured(table)
+    return parts
+
+
+def _measured(table: Measured) -> list[str]:
+    found = table.comparison
+    within = f"; {found.within} of {found.with_printed} within the printed deviation" if found.with_printed else ""
+    said = f"`{table.table['command']}`, on {table.table.get('device')}: {found.measured} rows{within}."
+    note = str(table.table.get("note", ""))
+    parts = [f"### {table.name}", said, *([note] if note else [])]
+    for panel in found.panels:
+        printed = any(row.get("published") for row in panel.rows)
+        columns = ["data", "method", panel.title, "seeds", *(["printed", "difference", "within"] if printed else [])]
+        parts.append(_table(columns, (_row(row, printed) for row in panel.rows)))
+        if panel.ranks:
+            parts.append(
+                "Average ranks: " + ", ".join(f"{name} {rank:.2f}" for name, rank in panel.ranks.items()) + "."
+            )
+    return parts
+
+
+def _row(row: dict, printed: bool) -> list[str]:
+    cells = [f"`{row['dataset']}`", label(row), spread(row), str(row["seeds"])]
+    if printed:
+        gap, verdict = deviation(row), is_within(row)
+        cells += [
+            spread(row["published"]) if row.get("published") else "–",
+            "–" if gap is None else f"{gap:+.3f}".replace("-", "−"),
+            {None: "–", True: "yes", False: "no"}[verdict],
+        ]
+    return cells
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="change nothing; fail if the page is out of date")
+    text = page()
+    if parser.parse_args().check:
+        if not PAGE.exists() or PAGE.read_text() != text:
+            sys.exit("out of date: results.md; run python docs/make_results.py")
+        return
+    PAGE.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,200 @@
+"""Paired tests, ranks and verdicts on rows that are made up."""
+
+import pytest
+from scipy import stats
+
+from shiftproof.bench.claims import Claim, Pick, all_below, best, better, every, reaches
+from shiftproof.bench.comparison import compare, is_within
+from shiftproof.bench.measured import by_chapter, held_against, read_results
+from shiftproof.bench.significance import holm, paired, pairs_of
+from shiftproof.bench.table import summarise
+from shiftproof.errors import ShiftproofError
+from shiftproof.registry import recipes
+from shiftproof.training.checkpoint import write_json
+
+
+def row(data, method, values, *, published=None, metric="accuracy", seeds=None, **variant):
+    named = {} if seeds is None else {"of_seeds": seeds}
+    return {
+        "dataset": data,
+        "method": method,
+        "variant": variant,
+        "metric": metric,
+        "split": "test",
+        "selection": "val",
+        **summarise(values),
+        **named,
+        "published": published,
+    }
+
+
+TABLE = [
+    row("a", "erm", [0.5, 0.6, 0.7]),
+    row("b", "erm", [0.4, 0.4, 0.4]),
+    row("a", "mine", [0.6, 0.75, 0.8], published={"mean": 0.7, "std": 0.05}),
+    row("b", "mine", [0.5, 0.45, 0.4], published={"mean": 0.6, "std": 0.05}),
+    row("a", "other", [0.55, 0.6, 0.65]),
+]
+MINE, ERM = Pick("mine"), Pick("erm")
+
+
+def verdict(judge) -> str:
+    return judge(TABLE).verdict
+
+
+def test_pairs_are_the_seeds_that_both_have():
+    ours, theirs = row("a", "x", [1.0, 2.0, 3.0], seeds=[1, 2, 3]), row("a", "y", [30.0, None, 10.0], seeds=[3, 2, 1])
+    assert pairs_of(ours, theirs) == [(1.0, 10.0), (3.0, 30.0)]
+    assert pairs_of(row("a", "x", [1.0, 2.0]), row("a", "y", [3.0, 4.0])) == [(1.0, 3.0), (2.0, 4.0)]
+    assert pairs_of(row("a", "x", [1.0, 2.0]), row("a", "y", [3.0])) == []
+
+
+def test_few_pairs_are_judged_by_t_and_more_by_wilcoxon():
+    few = [(0.5, 0.4), (0.7, 0.5), (0.6, 0.3)]
+    found = paired(few)
+    assert found is not None
+    assert (found.test, found.pairs, found.difference) == ("t", 3, pytest.approx(0.2))
+    assert found.p == pytest.approx(float(stats.ttest_rel(*zip(*few, strict=True)).pvalue))
+    many = [(0.5 + 0.01 * n, 0.4 + 0.001 * n * n) for n in range(9)]
+    found = paired(many)
+    assert found is not None
+    assert found.test == "Wilcoxon"
+    assert found.p == pytest.approx(float(stats.wilcoxon(*zip(*many, strict=True)).pvalue))
+
+
+def test_pairs_without_spread_have_no_p_value_unless_they_are_equal():
+    assert paired([]) is None
+    constant, equal = paired([(0.5, 0.4)] * 3), paired([(0.5, 0.5)] * 3)
+    assert constant is not None
+    assert (constant.p, constant.difference) == (None, pytest.approx(0.1))
+    assert equal is not None
+    assert equal.p == 1.0
+
+
+def test_holms_correction_against_a_hand_computed_example():
+    assert holm([0.01, 0.04, 0.03, None]) == [pytest.approx(0.03), pytest.approx(0.06), pytest.approx(0.06), None]
+    assert holm([0.6, 0.5]) == [1.0, 1.0]
+
+
+def test_a_claim_holds_on_average_though_not_everywhere():
+    assert verdict(better(MINE, ERM)) == "holds"
+    assert verdict(better(MINE, ERM, by=0.2)) == "does not hold"
+    assert verdict(better(MINE, ERM, everywhere=True)) == "holds"
+    assert verdict(better(MINE, ERM, everywhere=True, by=0.06)) == "does not hold"
+    assert verdict(better(ERM, MINE)) == "does not hold"
+    assert "0.583 against 0.500" in better(MINE, ERM)(TABLE).detail
+
+
+def test_what_is_not_measured_is_not_tested():
+    finding = better(MINE, Pick("other"))(TABLE)
+    assert (finding.verdict, finding.detail) == ("not tested", "mine and other not measured on b")
+    assert verdict(better(MINE, Pick("other"), ["a"])) == "holds"
+    assert verdict(better(Pick("absent"), Pick("missing"))) == "not tested"
+    assert verdict(every(better(MINE, ERM), better(MINE, Pick("other")))) == "not tested"
+
+
+def test_the_best_of_all_names_who_was_left_out():
+    finding = best(MINE, (ERM, Pick("other")))(TABLE)
+    assert finding.verdict == "holds"
+    assert finding.detail.endswith("without other")
+    assert verdict(best(ERM, (MINE,))) == "does not hold"
+    assert verdict(best(MINE, (Pick("absent"),))) == "not tested"
+
+
+def test_printed_averages_and_limits():
+    assert verdict(reaches(MINE)) == "does not hold"
+    assert verdict(reaches(MINE, ["a"])) == "holds"
+    assert verdict(reaches(ERM)) == "not tested"
+    assert verdict(all_below((ERM,), 0.65, ["a", "b"])) == "holds"
+    assert verdict(all_below((ERM,), 0.55, ["a", "b"])) == "does not hold"
+    assert verdict(all_below((ERM, Pick("other")), 0.9, ["a", "b"])) == "not tested"
+
+
+def test_a_pick_takes_the_exact_variant_or_one_that_a_function_accepts():
+    rows = [row("a", "pgd", [0.5], hao=0.0), row("a", "pgd", [0.3], hao=2.0)]
+    assert Pick("pgd").of(rows) == {}
+    assert Pick("pgd", {"hao": 2.0}).of(rows)["a"]["mean"] == 0.3
+    assert Pick("pgd", {"hao": lambda weight: weight == 0}).of(rows)["a"]["mean"] == 0.5
+
+
+def test_ranks_tests_and_counts_of_a_table():
+    found = compare([*TABLE, row("a", "oracle", [0.99] * 3)], ours=("mine",), claims=(Claim("x", better(MINE, ERM)),))
+    (panel,) = found.panels
+    assert panel.ranks == {"mine": 1.0, "erm": 2.0}  # 'other' lacks a data set, and the oracle is not ranked
+    asked = {(test.data, test.label, test.against) for test in panel.tests}
+    assert asked == {("a", "mine", "erm"), ("b", "mine", "erm")}  # ERM is the best baseline on both
+    assert all(test.corrected >= test.p for test in panel.tests if test.p is not None)
+    assert (found.measured, found.with_printed, found.within) == (6, 2, 1)
+    assert found.claims[0][1].verdict == "holds"
+
+
+def test_the_best_baseline_is_tested_beside_erm():
+    rows = [*TABLE, row("a", "strong", [0.7, 0.7, 0.75])]
+    tests = [test for panel in compare(rows, ours=("mine",)).panels for test in panel.tests if test.data == "a"]
+    assert [(test.label, test.against) for test in tests] == [("mine", "erm"), ("mine", "strong")]
+
+
+def test_seconds_rank_the_fastest_first():
+    rows = [
+        row("a", "erm", [1.0], metric="training_epoch_seconds"),
+        row("a", "x", [3.0], metric="training_epoch_seconds"),
+    ]
+    assert compare(rows).panels[0].ranks == {"erm": 1.0, "x": 2.0}
+
+
+def test_within_the_printed_deviation():
+    assert is_within(row("a", "x", [0.74], published={"mean": 0.7, "std": 0.05})) is True
+    assert is_within(row("a", "x", [0.76], published={"mean": 0.7, "std": 0.05})) is False
+    assert is_within(row("a", "x", [0.76], published={"mean": 0.7, "std": None})) is None
+    assert is_within(row("a", "x", [0.76])) is None
+
+
+@pytest.mark.parametrize("entry", [e for e in recipes if e.make().claims], ids=lambda e: e.name)
+def test_every_claim_of_a_recipe_is_untested_without_rows_and_tested_on_its_published_figures(entry):
+    """Rows that equal the printed figures must decide claims: a misspelt method would leave them untested."""
+    recipe = entry.make()
+    texts = [claim.text for claim in recipe.claims]
+    assert len(set(texts)) == len(texts)
+    assert all(finding.verdict == "not tested" for _, finding in compare([], claims=recipe.claims).claims)
+    if recipe.run is not None or entry.name == "feat-cmnist":
+        return  # their rows are not their cells
+    rows = [
+        row(cell.data, cell.method, [0.01 * number, 0.01 * number + 0.001], published={"mean": 0.5, "std": 0.1},
+            **dict(cell.variant))
+        for number, cell in enumerate(recipe.cells)
+    ]  # fmt: skip
+    verdicts = {text: finding.verdict for text, finding in compare(rows, claims=recipe.claims).claims}
+    assert "not tested" not in verdicts.values(), verdicts
+
+
+def test_claims_of_attacks_and_of_heads_read_the_rows_of_their_tables():
+    attacks = [
+        row("cora", name, [value, value], hao=weight, column=column)
+        for column in ("homo", "robust", "combo", "average")
+        for name in ("pgd", "metagia", "agia", "tdgia", "atdgia", "clean")
+        for weight, value in ((0.0, 0.83), (1.0, 0.5))
+        if name != "clean" or weight == 0.0
+    ]
+    assert {f.verdict for _, f in held_against("hao-cora", attacks).claims} == {"holds"}
+    heads = [
+        row(f"{data}:validation=5000", "feat-heads", [value], features=features, objective=objective, selection="val")
+        for data in ("cmnist", "cmnist-m")
+        for features, value in (("ifeat", 0.7), ("erm", 0.6), ("bonsai", 0.65))
+        for objective in ("erm", "irm", "vrex", "irmx", "fishr")
+    ]
+    verdicts = [f.verdict for _, f in held_against("feat-cmnist", heads).claims]
+    assert verdicts == ["holds", "holds", "holds", "does not hold"]
+
+
+def test_chapters_count_claims_of_tables_that_are_not_there(tmp_path):
+    rows = [row("nci1", "ciga-v1", [0.3]), row("nci1", "erm", [0.2])]
+    write_json(tmp_path / "ciga-table3.json", {"command": "shiftproof bench ciga-table3", "rows": rows})
+    chapters = {chapter.title: chapter for chapter in by_chapter(read_results(tmp_path))}
+    assert chapters["CIGA"].counts["holds"] >= 1
+    assert chapters["GALA"].counts == {
+        "measured": 0, "printed": 0, "within": 0, "holds": 0, "does not hold": 0,
+        "not tested": len(chapters["GALA"].claims),
+    }  # fmt: skip
+    (tmp_path / "broken.json").write_text("[]")
+    with pytest.raises(ShiftproofError, match="is not a table that `shiftproof bench` wrote"):
+        read_results(tmp_path)
