@@ -37,6 +37,7 @@ class _Row:
     network: dict[str, Any] = field(default_factory=dict)
     batch_size: int = 128
     smooth_min: int = 0
+    steps: int = 500  # of BernMask, spec gmt 5.8
 
 
 _FROM_ONE: dict[str, Any] = {"initial_r": 1.0}
@@ -110,6 +111,7 @@ _ROWS = {
         _FROM_ONE,
         network={**_TRACKS, "pos_scale": 30.0},
         batch_size=32,
+        steps=100,
     ),
 }
 
@@ -132,7 +134,7 @@ def _preset(name: str) -> Preset:
         "gnnexplainer": network,
         "gradgeo": network,
         "gradcam": network,
-        "bernmask": {**network, "size": size, "entropy": entropy},
+        "bernmask": {**network, "size": size, "entropy": entropy, "steps": row.steps},
         "bernmask-p": {**network, "size": size_p, "entropy": entropy_p, "explainer_epochs": row.explainer_epochs},
         "pointmask": {**network, "threshold": threshold, "penalty": kl},
     }

@@ -1,0 +1,195 @@
+"""Explainers of point clouds: what they compute, by hand, and that they find what decides."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import shiftproof as sp
+from shiftproof.data.points import Neighbours, moved, point_graphs, positions
+from shiftproof.errors import ShiftproofError
+from shiftproof.explain import explanation_auc
+from shiftproof.methods import ERM, DataShape, LRIGaussian, Network, PointMask
+from shiftproof.methods.gsat import smoothed
+from shiftproof.methods.lri import gaussian_information
+from shiftproof.methods.point_masks import PointMaskNetwork, bernmask, gradcam, gradgeo, squashed
+from shiftproof.methods.weighted import as_weighted
+
+sys.path.append(str(Path(__file__).parents[1] / "nn"))
+from clouds import random_clouds
+from families import assert_close, seeded
+
+SHAPE = DataShape("graphs", "binary", 1, (3,), None, 0, 8)
+EGNN = Network(conv="egnn", layers=2, hidden=8, readout="sum", style="gmt")
+
+
+def plain(seed=0):
+    torch.manual_seed(seed)
+    method = ERM(SHAPE, network=EGNN)
+    method(random_clouds(seed=7, count=8).whole())
+    return method.eval()
+
+
+def marked_clouds(count=60, seed=0):
+    """Clouds of eight points in which one of two kinds of points decides: positive iff three of them lie together."""
+    g = seeded(seed)
+    pos = torch.randn(count, 8, 3, generator=g)
+    y = (torch.arange(count) % 2).float()
+    kind = torch.zeros(count, 8)
+    kind[y > 0, :3] = 1
+    x = torch.stack([kind, 1 - kind], -1) + 0.1 * torch.randn(count, 8, 2, generator=g)
+    sizes = torch.full((count,), 8)
+    graphs = point_graphs(pos.view(-1, 3), sizes, Neighbours(k=4), x=x.view(-1, 2), truth=kind.view(-1), y=y)
+    part = {"train": graphs[: count // 2], "val": graphs[count // 2 :], "test": graphs[count // 2 :]}
+    return sp.Dataset(part, "own-clouds", task="binary")
+
+
+FAST = {"conv": "egnn", "hidden": 16, "layers": 2, "style": "gmt", "readout": "sum", "batch_size": 16, "lr": 5e-3}
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("gradcam", {}),
+        ("lri-bernoulli", {"final_r": 0.5, "decay_interval": 4}),
+        ("gmt-lin", {"attention": "node", "scorer_norm": "batch", "final_r": 0.5, "candidates": "all"}),
+    ],
+)
+def test_deciding_points_are_found(method, options):
+    data = marked_clouds()
+    run = sp.fit(method, data, epochs=20, patience=None, **FAST, **options)
+    assert run.metrics["test"]["accuracy"] > 0.9
+    found = explanation_auc(sp.explain(run, data.test), of="nodes", among="marked", resamples=1)
+    assert found.value > 0.8
+
+
+def test_the_information_of_gaussian_noise_is_its_divergence_from_the_standard_normal():
+    eye = torch.eye(3).expand(2, 3, 3)
+    assert_close(gaussian_information(eye), torch.zeros(2), 1e-6)
+    a = torch.randn(5, 3, 3, generator=seeded(0))
+    sigma = a @ a.transpose(1, 2) + 0.3 * torch.eye(3)
+    normal = torch.distributions.MultivariateNormal
+    exact = torch.distributions.kl_divergence(normal(torch.zeros(5, 3), sigma), normal(torch.zeros(3), torch.eye(3)))
+    assert_close(gaussian_information(sigma), exact, 1e-4)
+
+
+def test_gaussian_noise_has_the_covariance_it_claims():
+    torch.manual_seed(0)
+    method = LRIGaussian(SHAPE, network=EGNN)
+    batch = random_clouds(count=1).whole()
+    with torch.no_grad():
+        parts = method.eval().spread(batch)
+        claimed = method.covariance(batch)
+        shaken = torch.stack([positions(method._shaken(batch, *parts)) for _ in range(4000)])
+    moved_by = shaken - positions(batch)
+    seen = torch.einsum("snd,sne->nde", moved_by, moved_by) / len(moved_by)
+    assert (seen - claimed).abs().max() < 0.12 * claimed.abs().max()
+
+
+def test_gaussian_noise_acts_in_training_alone_and_joins_points_anew():
+    torch.manual_seed(0)
+    method, batch = LRIGaussian(SHAPE, network=EGNN, scale=2.0), random_clouds(count=5).whole()
+    method.eval()
+    assert torch.equal(method(batch), method(batch))
+    assert_close(method(batch), method.classify(moved(batch, 2 * positions(batch))))
+    shaken = method._shaken(batch, *method.spread(batch))
+    assert torch.equal(shaken.edge_index, Neighbours(k=5).edges(positions(shaken), batch.ptr.diff())[0])
+    method.train()
+    assert not torch.equal(method(batch), method(batch))
+    scores = method.explain(batch).node_scores
+    volume = torch.linalg.det(method.eval().covariance(batch))
+    assert_close(scores, 1 / (1 + volume))
+    with pytest.raises(ShiftproofError, match="'dimensions' and 'scale' are positive"):
+        LRIGaussian(SHAPE, dimensions=0)
+
+
+def test_gradgeo_is_the_length_of_the_slope_in_space():
+    model, batch = plain().double(), random_clouds(count=2).whole()
+    batch = replace(batch, x=batch.x.double())
+    pos = positions(batch).double()
+    found = gradgeo(as_weighted(model), moved(batch, pos))
+    step, slope = 1e-5, torch.zeros_like(pos)
+    with torch.no_grad():
+        for i in range(len(pos)):
+            for d in range(3):
+                to = torch.zeros_like(pos)
+                to[i, d] = step
+                ahead, behind = model(moved(batch, pos + to)).sum(), model(moved(batch, pos - to)).sum()
+                slope[i, d] = (ahead - behind) / (2 * step)
+    assert_close(found, squashed(slope.norm(dim=1)), 1e-5)
+
+
+def test_gradcam_is_what_each_point_adds_where_the_rest_is_linear():
+    """With a linear classifier of summed rows, activation times gradient adds up to the logit of the last layer."""
+    model, batch = plain(), random_clouds(count=3).whole()
+    weight = torch.randn(8, generator=seeded(0))
+    model.head = torch.nn.Linear(8, 1, bias=False)
+    model.head.weight.data = weight.view(1, 8)
+    last = model.featurizer.encoder.convs[-1]
+    seen = []
+    handle = last.register_forward_hook(lambda _m, _i, out: seen.append(out))
+    model(batch)
+    handle.remove()
+    found = gradcam(as_weighted(model), batch, last)
+    assert_close(found, (1 + squashed(seen[0].detach() @ weight)) / 2)
+    assert not last._forward_hooks
+
+
+def test_a_mask_of_points_does_not_depend_on_the_other_clouds():
+    model, graphs = as_weighted(plain()), random_clouds(count=3)
+    noise = torch.randn(graphs.num_nodes, generator=seeded(0))
+    together = bernmask(model, graphs.whole(), steps=5, noise=noise)
+    starts = graphs.node_ptr.tolist()
+    for i in range(3):
+        part = slice(starts[i], starts[i + 1])
+        assert_close(bernmask(model, graphs.batch(i), steps=5, noise=noise[part]), together[part], 1e-4)
+    with pytest.raises(ShiftproofError, match="at least one step"):
+        bernmask(model, graphs.whole(), steps=0)
+
+
+def test_a_price_on_points_makes_masks_smaller_and_the_model_is_left_alone():
+    model, batch = plain(), random_clouds(count=3).whole()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    cheap, dear = (bernmask(as_weighted(model), batch, steps=30, size=size, entropy=0.0) for size in (0.0, 5.0))
+    assert float(dear.mean()) < float(cheap.mean()) - 0.2
+    net = PointMaskNetwork(8, size=5.0).fit(as_weighted(model), random_clouds(count=6), epochs=30, lr=1e-2)
+    free = PointMaskNetwork(8, size=0.0, entropy=0.0).fit(as_weighted(model), random_clouds(count=6), epochs=1)
+    assert float(net.scores(as_weighted(model), batch).mean()) < float(free.scores(as_weighted(model), batch).mean())
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_pointmask_masks_coordinates_and_charges_for_belief():
+    torch.manual_seed(0)
+    method, batch = PointMask(SHAPE, network=EGNN, threshold=0.2), random_clouds(count=4).whole()
+    assert method.mask(torch.tensor([-9.0, 0.0, 9.0])).tolist() == pytest.approx([0.0, 0.3, 0.8], abs=1e-3)
+    assert_close(method.eval().classify(batch, torch.full((batch.num_nodes,), 0.5)),
+                 method.head(method.featurizer(moved(batch, positions(batch) / 2))).squeeze(-1))  # fmt: skip
+    mean, log_variance = method.beliefs(batch)
+    price = torch.distributions.kl_divergence(
+        torch.distributions.Normal(mean, (log_variance / 2).exp()), torch.distributions.Normal(0.0, 1.0)
+    )
+    batch = batch.replace(y=batch.y.float())
+    assert method.losses(batch)["information"].item() == pytest.approx(price.sum().item() / 4, rel=1e-4)
+    scores = method.explain(batch).node_scores
+    assert_close(scores, method.mask(mean))
+    with pytest.raises(ShiftproofError, match="'threshold' is from 0 and below 1"):
+        PointMask(SHAPE, threshold=1.0)
+
+
+def test_smoothing_takes_the_least_logit_around():
+    pos = torch.arange(5.0).view(5, 1)
+    batch = point_graphs(pos, torch.tensor([5]), Neighbours(k=None, radius=1.0), y=torch.zeros(1)).whole()
+    logits = torch.tensor([5.0, 1.0, 4.0, 3.0, 9.0])
+    assert smoothed(logits, batch, 0).tolist() == logits.tolist()
+    assert smoothed(logits, batch, 1).tolist() == [1.0, 1.0, 1.0, 3.0, 3.0]
+    assert smoothed(logits, batch, 2).tolist() == [1.0, 1.0, 1.0, 1.0, 3.0]
+    with pytest.raises(ShiftproofError, match="set attention='node'"):
+        sp.methods.GSAT(SHAPE, smooth_min=1)
+
+
+def test_subgraph_methods_keep_places_for_their_classifier():
+    data = marked_clouds(20)
+    run = sp.fit("ciga-v1", data, epochs=1, conv="egnn", hidden=8, layers=2, ratio=0.5)
+    assert sp.explain(run, data.test).edge_scores.isfinite().all()
