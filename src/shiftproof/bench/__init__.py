@@ -17,6 +17,7 @@ from shiftproof.bench import gmt_measures as gmt_measures
 from shiftproof.bench import hao as hao
 from shiftproof.bench import pair as pair
 from shiftproof.bench import pair_analyses as pair_analyses
+from shiftproof.bench import pair_domains as pair_domains
 from shiftproof.bench import pair_extrapolation as pair_extrapolation
 from shiftproof.bench import pair_selection as pair_selection
 from shiftproof.bench import pair_theory as pair_theory

@@ -104,9 +104,12 @@ class Recipe:
         """
         last = self.first_seed + (seeds or (1 if smoke else self.seeds))
 
-        def short(method: str) -> dict[str, int]:
-            helped = smoke and "reference_epochs" in methods[method].options
-            return ({"epochs": 1} if smoke else {}) | ({"reference_epochs": 1} if helped else {})
+        def short(cell: Cell) -> dict[str, int]:
+            if not smoke:
+                return {}
+            helped = {"reference_epochs": 1} if "reference_epochs" in methods[cell.method].options else {}
+            counted = {"steps_per_epoch": 2} if cell.variant.get("protocol") == "domainbed" else {}
+            return {"epochs": 1, **helped, **counted}
 
         return [
             Job(
@@ -114,7 +117,7 @@ class Recipe:
                 method=cell.method,
                 seed=seed,
                 out=out / folder_name(cell) / f"seed-{seed}",
-                settings={**cell.variant, **short(cell.method)},
+                settings={**cell.variant, **short(cell)},
                 variant=dict(cell.variant),
                 resume=True,
                 device=device,

@@ -18,9 +18,9 @@ class DomainBatchSampler:
 
     `groups` names the domain of every sample. `domains` is how many of them a batch has, "all" by default; `size=None`
     is as many samples as the smallest domain has. With `steps` an epoch is that many batches, every domain is as likely
-    as any other and starts again in a new order once it is used up (DomainBed). Without, domains are drawn among those
-    that have a whole batch left, and the epoch ends when fewer than `domains` of them have more than one left; the last
-    batch of a domain may be used again until then (WILDS, spec pair 4.10).
+    as any other and starts again in a new order once it is used up (DomainBed). Without, the epoch ends when fewer than
+    `domains` of them have more than one whole batch left; a domain that is used up before may be drawn again until then
+    (WILDS, spec pair 4.10).
 
     As a `batch_sampler` of torch's `DataLoader` it yields one flat list of positions a batch.
     """
