@@ -193,3 +193,13 @@ def test_subgraph_methods_keep_places_for_their_classifier():
     data = marked_clouds(20)
     run = sp.fit("ciga-v1", data, epochs=1, conv="egnn", hidden=8, layers=2, ratio=0.5)
     assert sp.explain(run, data.test).edge_scores.isfinite().all()
+
+
+@pytest.mark.parametrize("by", ["occlusion", "gnnexplainer", "gradient", "pgexplainer"])
+def test_a_plain_model_of_points_is_explained_by_its_edges_as_well(by, tmp_path):
+    data = marked_clouds(20)
+    run = sp.fit("erm", data, epochs=1, **FAST)
+    options = {"gnnexplainer": {"steps": 2}, "pgexplainer": {"epochs": 1}}.get(by, {})
+    found = sp.explain(run, data.test[:3], by=by, **options)
+    assert found.edge_scores.shape == (data.test[:3].num_edges,)
+    assert found.draw(tmp_path / "cloud.png").stat().st_size > 1000

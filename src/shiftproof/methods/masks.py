@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from shiftproof.data.columns import take
 from shiftproof.data.dataset import Task
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.errors import ShiftproofError
@@ -130,6 +131,8 @@ def repeat_graphs(batch: GraphBatch, graphs: Tensor) -> tuple[GraphBatch, Tensor
         num_graphs=len(graphs),
         edge_attr=None if batch.edge_attr is None else batch.edge_attr.index_select(0, edges),
         index=batch.index.index_select(0, graphs),
+        columns=take(batch.columns, graphs),
+        node_columns=take(batch.node_columns, nodes),
     )
     return made, edges
 
