@@ -103,7 +103,11 @@ def _commands() -> str:
 
 def _parameter_row(parameter: Any) -> list[str]:
     is_option = parameter.param_type_name == "option"
-    shown = ", ".join(_code(o) for o in parameter.opts) if is_option else _code(parameter.metavar or parameter.name)
+    shown = (
+        ", ".join(_code(o) for o in (*parameter.opts, *parameter.secondary_opts))
+        if is_option
+        else _code(parameter.metavar or parameter.name)
+    )
     is_flag = getattr(parameter, "is_flag", False)
     if is_option and not is_flag and parameter.metavar:
         shown += f" {_code(parameter.metavar)}"

@@ -255,7 +255,7 @@ def test_a_damaged_run_is_one_sentence(shiftproof, run_folder, name):
         (["fit", BITS, "-m", "irm", "--metric", "pearson"], "metric 'pearson' does not fit a binary task"),
         (["fit", BITS, "-m", "irm", "--device", "gpu"], "'gpu' is not a device"),
         (["fit", BITS, "-m", "irm", "--workers", "0"], "at least one worker is needed, not 0"),
-        (["fit", GRAPHS, "-m", "erm", "--set", "conv=gcnn"], "unknown graph layer 'gcnn'; did you mean 'gcn'?"),
+        (["fit", GRAPHS, "-m", "erm", "--set", "conv=ginn"], "unknown graph layer 'ginn'; did you mean 'gin'?"),
         (["fit", "some/folder", "-m", "erm"], "there is no file or folder 'some/folder'"),
         (["report", "nowhere"], "nowhere"),
     ],

@@ -116,10 +116,11 @@ def test_duplicate_rows_are_kept_and_reported(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("method", ["vrex", "groupdro"])
 def test_an_environment_with_one_sample_is_reported_and_trained_on(method: str, tmp_path: Path) -> None:
-    rows = [[text, i % 2, "alone" if i == 5 else f"lab{i % 2}"] for i, text in enumerate(smiles(60))]
-    path = table(tmp_path / "t.csv", rows, "smiles,active,lab")
-    data = sp.load(path, label="active", env="lab", split="random", seed=1)
-    assert 5 in data.train.index.tolist()
+    texts = smiles(60)
+    split = ["train"] * 48 + ["val"] * 6 + ["test"] * 6
+    rows = [[text, i % 2, "alone" if i == 5 else f"lab{i % 2}", split[i]] for i, text in enumerate(texts)]
+    path = table(tmp_path / "t.csv", rows, "smiles,active,lab,part")
+    data = sp.load(path, label="active", env="lab", split="column", by="part")
     assert any("single training sample ('alone')" in note for note in data.notes)
     run = sp.fit(method, data, epochs=2, hidden=8, batch_size=16)
     assert np.isfinite(run.history[-1]["losses"]["task"])

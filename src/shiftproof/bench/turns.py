@@ -23,6 +23,7 @@ def turn(folder: Path) -> Iterator[bool]:
     The file is touched every 20 seconds. One whose process is gone, or that nobody touched for five minutes, is taken
     over, so that a killed sweep goes on at once.
     """
+    made = [parent for parent in folder.parents if not parent.exists()]
     folder.parent.mkdir(parents=True, exist_ok=True)
     mark = folder.parent / f".{folder.name}.taken"
     if not _take(mark):
@@ -35,6 +36,16 @@ def turn(folder: Path) -> Iterator[bool]:
     finally:
         done.set()
         mark.unlink(missing_ok=True)
+        _remove_empty(made)
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    """A run that never began leaves nothing behind; the innermost folder comes first."""
+    for folder in folders:
+        try:
+            folder.rmdir()
+        except OSError:  # something lies in it
+            return
 
 
 def _take(mark: Path) -> bool:
