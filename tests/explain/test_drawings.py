@@ -130,3 +130,15 @@ def test_an_explanation_of_some_graphs_is_that_of_these():
     torch.testing.assert_close(few.logits, alone.logits)
     assert torch.equal(few.batch.edge_truth, alone.batch.edge_truth)
     assert few.batch.index.tolist() == [4, 1]
+
+
+def test_points_are_drawn_at_their_places(tmp_path):
+    train = sp.load("toy-tracks", graphs=20, tracks=3).train
+    batch = train[train.y > 0].batch(range(2))
+    found = Explanation(batch, node_scores=torch.rand(batch.num_nodes, generator=torch.Generator().manual_seed(0)))
+    drawn = found.draw(tmp_path / "clouds.svg").read_text()
+    assert drawn.count("#d81b60") >= int(batch.node_truth.sum())
+    assert draw(found, tmp_path / "edges.svg", kind="graphs").read_text() != drawn
+    nowhere = Explanation(batch.replace(node_columns={}), node_scores=found.node_scores)
+    with pytest.raises(ShiftproofError, match="no node column 'pos'"):
+        draw(nowhere, tmp_path / "a.svg", kind="points")

@@ -15,6 +15,7 @@ from shiftproof.data.chemistry import is_molecule
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.explain.elements import edge_scores
 from shiftproof.explain.molecule_drawings import draw_molecules
+from shiftproof.explain.point_drawings import draw_points, is_points
 from shiftproof.explain.superpixel_drawings import draw_superpixels, is_superpixels
 from shiftproof.methods.explanation import Explanation
 from shiftproof.training.checkpoint import write_atomic
@@ -28,13 +29,14 @@ def draw(
     path: str | Path,
     *,
     columns: int = 4,
-    kind: Literal["auto", "graphs", "beside", "molecules", "superpixels"] = "auto",
+    kind: Literal["auto", "graphs", "beside", "molecules", "superpixels", "points"] = "auto",
 ) -> Path:
     """Write one picture of all the explained graphs; the format follows the suffix: .png, .svg or .pdf.
 
     "graphs": the darker and wider an edge, the higher its score, stretched over each graph's own range; both directions
     of an edge are averaged, and the ground truth is underlaid in pink. "beside": scores and truth side by side.
-    "molecules" are drawn with their atoms (.png or .svg), "superpixels" over the digit. "auto" takes what fits.
+    "molecules" are drawn with their atoms (.png or .svg), "superpixels" over the digit, "points" at their places.
+    "auto" takes what fits.
     """
     path = Path(path)
     if path.suffix not in (".png", ".svg", ".pdf"):
@@ -47,16 +49,22 @@ def draw(
         return draw_molecules(explanation, path, columns=columns)
     if kind == "superpixels":
         return draw_superpixels(explanation, path, columns=columns)
+    if kind == "points":
+        if not is_points(explanation):
+            raise ShiftproofError("points are drawn at their places; these graphs have no node column 'pos'")
+        return draw_points(explanation, path, columns=columns)
     if kind == "beside":
         return _draw_beside(explanation, path)
     if kind != "graphs":
-        raise unknown("kind of picture", kind, ("auto", "graphs", "beside", "molecules", "superpixels"))
+        raise unknown("kind of picture", kind, ("auto", "graphs", "beside", "molecules", "superpixels", "points"))
     return figure_of(len(explanation), path, columns, lambda axis, number: _draw_one(axis, explanation, number))
 
 
-def _fitting(explanation: Explanation, path: Path) -> Literal["graphs", "molecules", "superpixels"]:
+def _fitting(explanation: Explanation, path: Path) -> Literal["graphs", "molecules", "superpixels", "points"]:
     if is_molecule(explanation.batch) and path.suffix != ".pdf" and find_spec("rdkit") is not None:
         return "molecules"
+    if is_points(explanation):
+        return "points"
     return "superpixels" if is_superpixels(explanation) else "graphs"
 
 
