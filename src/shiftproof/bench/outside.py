@@ -61,9 +61,7 @@ def _found(source: str) -> tuple[Path, Any, str]:
     if thing is None:
         raise ShiftproofError(f"{file} has no '{place}'{nearest(place, vars(module))}")
     if inspect.isclass(thing) and not issubclass(thing, Method):
-        raise ShiftproofError(
-            f"'{place}' of {file} is a class but no Method; a method is a subclass of shiftproof.Method"
-        )
+        raise ShiftproofError(f"'{place}' of {file} is a class, but not a subclass of shiftproof.Method")
     if not callable(thing):
         raise ShiftproofError(f"'{place}' of {file} is neither a Method class nor a function that returns a Dataset")
     return path, thing, place
