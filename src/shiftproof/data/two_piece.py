@@ -70,9 +70,7 @@ def two_piece(
 
 def _one_of(name: str, value: float, other: str, again: float | None, default: float) -> float:
     if again is not None and value not in (default, again):
-        raise ShiftproofError(
-            f"options '{name}' and '{other}' of two-piece are one: {value} or {again}, not both"
-        )
+        raise ShiftproofError(f"options '{name}' and '{other}' of two-piece are one: {value} or {again}, not both")
     return value if again is None else again
 
 

@@ -81,8 +81,8 @@ def _between(dataset: Dataset, train: Summary, other: Summary, name: str, seed: 
         yield Finding.of("relation", pair, compare_relations(model, known, other, seed=seed), note)
     for column in OVERLAPS:
         if column in train.columns and column in other.columns:  # of all samples: a part of them overlaps less
-            whole = [dataset[split].columns[column].cpu().numpy() for split in pair]
-            yield _overlap(column, *whole, pair, seed)
+            first, second = (dataset[split].columns[column].cpu().numpy() for split in pair)
+            yield _overlap(column, first, second, pair, seed)
 
 
 def _among(dataset: Dataset, train: Summary, rows: np.ndarray, seed: int) -> Iterator[Finding]:
