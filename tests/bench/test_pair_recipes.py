@@ -46,7 +46,10 @@ def stand_in(data: str):
         return replace(tiny, name=name, options={"bias": 0.9})
     if name == "extrapolation":
         return load(data, train_size=20, val_size=10, test_size=10)
-    return replace(load("colored-digits"), name=name)
+    digits = replace(load("colored-digits"), name=name)
+    if name not in ("pacs64", "domainbed-cmnist"):
+        return digits
+    return digits.with_splits(**{part: replace(s, x=s.x.view(-1, 2, 8, 8)) for part, s in digits.splits.items()})
 
 
 def words_in(picture) -> str:
