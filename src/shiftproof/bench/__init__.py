@@ -3,8 +3,9 @@
 `run_jobs` trains a list of jobs one after another or in several processes (one torch thread each, waiting passively:
 two spinning thread pools on the same cores are a hundred times slower); `results_table` puts the finished runs into the
 format of the files in `results/`. A `Recipe` names the runs of a published table (`recipes`) or of an analysis with its
-figure (`analyses`), and carries the claims that its source makes. `journal` notes finished runs, `ray_engine` trains on a
-cluster, `search` looks for settings, `outside` brings in what is the user's own, and `comparison` says what a table shows.
+figure (`analyses`), and carries the claims that its source makes. `journal` notes finished runs, `ray_engine` trains
+on a cluster, `search` looks for settings, `outside` brings in what is the user's own, and `comparison` says what a
+table shows.
 """
 
 from shiftproof.bench import analyses as analyses  # registers its recipes
