@@ -19,13 +19,15 @@ from typing import Any
 import typer
 
 from shiftproof.api import accepted_settings
+from shiftproof.bench import Recipe
 from shiftproof.cli import app
 from shiftproof.methods import ERM
 from shiftproof.presets import PRESETS
-from shiftproof.registry import Entry, Registry, datasets, methods
+from shiftproof.registry import Entry, Registry, datasets, methods, recipes
 
 FOLDER = Path(__file__).parent
-PAGES = ("methods.md", "datasets.md", "command-line.md")
+PAGES = ("methods.md", "datasets.md", "command-line.md", "recipes.md")
+RESULTS = FOLDER.parent / "results"
 
 
 def filled(text: str) -> str:
@@ -60,7 +62,19 @@ def tables() -> dict[str, str]:
             ),
         ),
         "commands": _commands(),
+        "recipes": _table(
+            ["recipe", "what it measures", "runs", "in `results/`"],
+            ([_code(e.name), e.summary, _runs(e.make()), _measured(e.name)] for e in _own(recipes)),
+        ),
     }
+
+
+def _runs(recipe: Recipe) -> str:
+    return f"{len(recipe.cells) * recipe.seeds:,}" if recipe.cells else "its own"
+
+
+def _measured(name: str) -> str:
+    return "yes" if (RESULTS / f"{name}.json").exists() else "not yet"
 
 
 def _own(registry: Registry) -> Iterable[Entry]:
