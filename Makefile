@@ -39,6 +39,7 @@ bench: $(VENV)/.installed  ## Measure speed, one script after another; the last 
 	$(BIN)/python benchmarks/ciga_epoch.py --threads 1
 	$(BIN)/python benchmarks/pair_step.py --threads 2
 	$(BIN)/python benchmarks/gmt_sampling.py --threads 2
+	$(BIN)/python benchmarks/sweep.py --workers 2
 
 docs: $(VENV)/.installed-docs  ## Build the site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -19,6 +19,8 @@ from shiftproof.registry import methods, register
 from shiftproof.training.progress import Style
 
 Row = dict[str, Any]
+# what takes time beside the epochs: helper models, sampled subgraphs, environment inference, explainers
+SMOKE_OPTIONS = {"reference_epochs": 1, "samples": 2, "inference_steps": 10, "explainer_epochs": 1, "steps": 2}
 SMOKE_SAMPLES = 24  # of each split: enough for some of every class, few enough for any method
 
 
@@ -100,14 +102,15 @@ class Recipe:
     ) -> list[Job]:
         """Every run, seed by seed, so that an unfinished table has whole columns of fewer seeds.
 
-        With `smoke` a run is one epoch, its helper's too, and there is one seed unless `seeds` says otherwise.
+        With `smoke` a run is one epoch, its helpers are as short, and there is one seed unless `seeds` says otherwise.
         """
         last = self.first_seed + (seeds or (1 if smoke else self.seeds))
 
         def short(cell: Cell) -> dict[str, int]:
             if not smoke:
                 return {}
-            helped = {"reference_epochs": 1} if "reference_epochs" in methods[cell.method].options else {}
+            own = methods[cell.method].options
+            helped = {k: v for k, v in SMOKE_OPTIONS.items() if k in own and k not in cell.variant}
             counted = {"steps_per_epoch": 2} if cell.variant.get("protocol") == "domainbed" else {}
             return {"epochs": 1, **helped, **counted}
 
