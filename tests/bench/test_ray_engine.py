@@ -47,9 +47,7 @@ def test_a_worker_without_the_folder_sends_the_run_back(tmp_path):
 
 def test_a_file_of_the_users_own_travels_with_its_job(tmp_path):
     job = jobs_in(tmp_path, seeds=1)[0]
-    text = (
-        "from shiftproof.methods import ERM\n\nclass Travelled(ERM):\n    '''ERM.'''\n"
-    )
+    text = "from shiftproof.methods import ERM\n\nclass Travelled(ERM):\n    '''ERM.'''\n"
     ours, files = _train_on_worker(
         replace(job, method="travelled"), str(tmp_path / "no mark"), {"/not/on/this/machine/own.py:Travelled": text}
     )
