@@ -97,7 +97,10 @@ def test_settings_reach_whom_they_concern_and_the_preset_fills_the_rest():
         ({"estimator": "ful"}, "option 'estimator' of 'irm' takes full or halves or cross, not 'ful'; did you mean"),
         ({"environments": "drawn"}, "option 'environments' of 'irm' takes auto or given or random, not 'drawn'"),
         ({"optimizer": "adams"}, "option 'optimizer' of 'irm' takes adam or sgd, not 'adams'; did you mean 'adam'?"),
-        ({"selection": "test"}, "'selection' of 'irm' takes auto or val or last or stopped or oracle, not 'test'"),
+        (
+            {"selection": "test"},
+            "option 'selection' of 'irm' takes auto or val or last or stopped or oracle, not 'test'",
+        ),
         ({"featurizer": "rnn"}, "featurizer 'rnn' is not known; mlp, linear, cnn, resnet18, resnet50 are"),
         ({"metric": "acuracy"}, "unknown metric 'acuracy'; did you mean 'accuracy'?"),
         ({"metric": "pearson"}, "metric 'pearson' does not fit a binary task"),

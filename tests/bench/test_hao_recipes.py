@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from shiftproof.bench.hao import _column, against_the_zoo
-from shiftproof.bench.published_hao import printed_column, printed_metattack
+from shiftproof.bench.published_hao import printed_column
 from shiftproof.bench.recipes import Work
 from shiftproof.cli import app
 from shiftproof.errors import ShiftproofError
@@ -21,7 +21,7 @@ def test_a_recipe_runs_from_the_command_line(name: str, tmp_path: Path) -> None:
     table = json.loads((tmp_path / f"{name}-smoke" / f"{name}.json").read_text())
     assert table["rows"]
     assert all(row["seeds"] == 1 and 0 <= row["mean"] <= 1 for row in table["rows"])
-    assert any(row["published"] for row in table["rows"])
+    assert any(row["published"] for row in table["rows"]) is (name == "hao-cora")
 
 
 def test_finished_pieces_are_read_and_the_rows_are_the_same(tmp_path: Path, monkeypatch) -> None:
@@ -69,8 +69,6 @@ def test_printed_figures_are_those_of_the_chapter() -> None:
     assert printed_column("computers", "agia", False, "average") == {"mean": 0.6066, "std": None}
     assert printed_column("citeseer", "clean", False, "mlp") == {"mean": 0.6555, "std": None}
     assert printed_column("cora", "seqgia", True, "homo") is None
-    assert printed_metattack("prognn-cora", "gcn", 0.25) == {"mean": 0.4753, "std": None}
-    assert printed_metattack("prognn-cora", "eguard", 0.25) is None
 
 
 def test_what_such_a_recipe_does_not_take_is_said(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Figures printed in the HAO chapter (spec hao 8.1, 8.3) and of published Metattack graphs, in per cent."""
+"""Figures printed in the HAO chapter (spec hao 8.1, 8.3), in per cent."""
 
 from __future__ import annotations
 
@@ -46,20 +46,6 @@ _TABLE = {
     },
 }
 _MLP = {"cora": 61.75, "citeseer": 65.55, "computers": 84.14}
-# W. Jin et al., Graph Structure Learning for Robust Graph Neural Networks, KDD 2020, Table 2: rates 0 to 25 %
-_METATTACK = {
-    ("prognn-cora", "gcn"): "83.50 76.55 70.39 65.10 59.56 47.53",
-    ("prognn-cora", "gat"): "83.97 80.44 75.61 69.78 59.94 54.78",
-    ("prognn-cora", "robustgcn"): "83.09 77.42 72.22 66.82 59.27 50.51",
-    ("prognn-cora", "gcn-jaccard"): "82.05 79.13 75.16 71.03 65.71 60.82",
-    ("prognn-cora", "pro-gnn"): "82.98 82.27 79.03 76.40 73.32 69.72",
-    ("prognn-citeseer", "gcn"): "71.96 70.88 67.55 64.52 62.03 56.94",
-    ("prognn-citeseer", "gat"): "73.26 72.89 70.63 69.02 61.04 61.85",
-    ("prognn-citeseer", "robustgcn"): "71.20 70.50 67.71 65.69 62.49 55.35",
-    ("prognn-citeseer", "gcn-jaccard"): "72.10 70.51 69.54 65.95 59.30 59.89",
-    ("prognn-citeseer", "pro-gnn"): "73.28 72.93 72.51 72.03 70.02 68.95",
-}
-RATES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)
 Figure = dict[str, float | None]
 
 
@@ -69,12 +55,6 @@ def printed_column(data: str, attack: str, hao: bool, column: str) -> Figure | N
         return _figure(_MLP.get(data))
     line = _TABLE.get(data, {}).get((attack, hao))
     return _figure(float(line.split()[COLUMNS.index(column)])) if line else None
-
-
-def printed_metattack(data: str, defence: str, rate: float) -> Figure | None:
-    """What Pro-GNN's authors report for a defence trained on the graph attacked at that rate, as a fraction."""
-    line = _METATTACK.get((data, defence))
-    return _figure(float(line.split()[RATES.index(rate)])) if line and rate in RATES else None
 
 
 def _figure(percent: float | None) -> Figure | None:

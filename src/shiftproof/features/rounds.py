@@ -97,7 +97,7 @@ class FeaturePretrainer:
             return self._fit(study, head)
 
     def _fit(self, study: Study, head: nn.Module) -> Pretrained:
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define _fit(study, head)")
 
 
 class Study:

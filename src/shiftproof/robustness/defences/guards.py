@@ -49,7 +49,7 @@ class _Guard(Defence):
         self.threshold, self.tied_output = threshold, tied_output
 
     def _weights(self, layer: int, pattern: Pattern, near: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define how kept edges and loops are weighed")
 
     def prepare(self, adjacency: Adjacency) -> Guarded:
         return Guarded(adjacency)

@@ -52,7 +52,7 @@ class RobustGCN(Defence):
         return adjacency.normalized(dtype=self.dtype), adjacency.normalized(dtype=self.dtype, power=-1.0)
 
     def convolve(self, layer: int, h: Tensor | Features, state: tuple) -> tuple[Tensor, tuple]:
-        raise NotImplementedError  # two streams: see `gaussians`
+        raise NotImplementedError("RobustGCN carries means and variances together: see `gaussians`")
 
     def gaussians(self, x: Tensor | Features, adjacency: Adjacency) -> tuple[Tensor, Tensor]:
         """The mean and the variance of every node's logits."""
