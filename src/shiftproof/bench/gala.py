@@ -8,7 +8,7 @@ from typing import Any
 from shiftproof.bench import claims_gala
 from shiftproof.bench.analyses import draw_methods, label
 from shiftproof.bench.figures import Line, draw_curves, draw_dots
-from shiftproof.bench.recipes import Cell, Recipe, Row, make_cells
+from shiftproof.bench.recipes import Cell, Recipe, Row, chosen_and_judged, make_cells
 from shiftproof.registry import parse_name, register
 
 TWO_PIECE = tuple(f"two-piece:a={a},b={b}" for a, b in ((0.8, 0.6), (0.8, 0.7), (0.8, 0.9), (0.7, 0.9)))
@@ -34,6 +34,27 @@ def gala_table1() -> Recipe:
     )
     cells = make_cells(TWO_PIECE, methods)
     return Recipe("gala-table1", cells, seeds=5, note=note, ours=("gala",), claims=claims_gala.TABLE1)
+
+
+# spec gala 4.9: what the validation split may choose; an assistant of ten epochs has learned little but the shortcut
+ASSISTANTS: tuple[dict[str, Any], ...] = ({"reference_epochs": 10, "assistant_select": "last"}, {})
+SEARCHED: dict[str, tuple[dict[str, Any], ...]] = {
+    data: tuple(
+        {**assistant, "alpha": alpha, "upsample": upsample}
+        for assistant in ASSISTANTS
+        for alpha in ((0.5, 8.0) if weak else (0.5, 8.0, 128.0))
+        for upsample in (("off", "auto") if weak else ("off", 1, 3))
+    )
+    for data, weak in zip(TWO_PIECE, (True, True, False, False), strict=True)
+}
+
+
+@register("gala-search", "recipes")
+def gala_search() -> Recipe:
+    """GALA's assistant, contrast weight and copies on two-piece graphs, to be chosen on validation (spec gala 4.9)."""
+    cells = tuple(Cell(data, "gala", tried) for data, settings in SEARCHED.items() for tried in settings)
+    note = "What the validation split would choose, and what the test split then says."
+    return Recipe("gala-search", cells, seeds=1, note=note, rows=chosen_and_judged)
 
 
 @register("gala-drugood-ec50", "recipes")

@@ -204,10 +204,11 @@ def ciga_search() -> Recipe:
     """CIGAv2 on SPMotif with other weights than the printed ones, and judging the left-over without gradient."""
     cells = tuple(Cell(data, "ciga-v2", tried) for data in SPMOTIF for tried in CIGA_V2_TRIED)
     note = "What the validation split would choose, and what the test split then says; seeds are those of ciga-table1."
-    return Recipe("ciga-search", cells, seeds=5, note=note, rows=_chosen_and_judged)
+    return Recipe("ciga-search", cells, seeds=5, note=note, rows=chosen_and_judged)
 
 
-def _chosen_and_judged(jobs: Sequence[Job]) -> list[Row]:
+def chosen_and_judged(jobs: Sequence[Job]) -> list[Row]:
+    """The rows of the validation split, then those of the test split."""
     return [*rows_of(jobs, split="val"), *rows_of(jobs)]
 
 
