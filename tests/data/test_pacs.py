@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from shiftproof.data import load
-from shiftproof.data.pacs import CLASSES, STYLES
+from shiftproof.data import load, pacs
+from shiftproof.data.pacs import CLASSES, STYLES, pack_pacs
 from shiftproof.errors import ShiftproofError
 
 
@@ -36,9 +36,40 @@ def test_what_is_wrong_is_said_in_a_sentence(monkeypatch, tmp_path):
     with pytest.raises(ShiftproofError, match="divides 64"):
         load("pacs64:size=48")
     monkeypatch.setenv("SHIFTPROOF_DATA", str(tmp_path))
-    monkeypatch.setattr("shiftproof.data.pacs._read", __import__("shiftproof.data.pacs").data.pacs._read.__wrapped__)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(pacs, "_read", pacs._read.__wrapped__)
     (tmp_path / "pacs64").mkdir()
     np.savez(tmp_path / "pacs64" / "pacs64.npz", label=np.zeros(3))
     with pytest.raises(ShiftproofError, match="has no array 'class_names'"):
         load("pacs64")
     assert len(STYLES) == 4
+
+
+def few_images(size):
+    rng = np.random.default_rng(0)
+    images = torch.from_numpy(rng.integers(0, 256, (56, 3, 64, 64), dtype=np.uint8))
+    return pacs._reduced(images, size), np.arange(56) % 7, np.repeat(np.arange(4), 14)
+
+
+def test_a_packed_file_holds_the_same_images_and_needs_no_others(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(pacs, "_read", pacs._read.__wrapped__)
+    monkeypatch.setattr(pacs, "_decode", few_images)
+    before = load("pacs64:test=photo", size=32)
+    assert pack_pacs(32, tmp_path) == tmp_path / "pacs64" / "pacs64-32.safetensors"
+    monkeypatch.setattr(pacs, "_decode", None)
+    monkeypatch.setenv("SHIFTPROOF_DATA", str(tmp_path))
+    after = load("pacs64:test=photo", size=32)
+    for part, split in before.splits.items():
+        assert torch.equal(split.x, after[part].x)
+        assert torch.equal(split.y, after[part].y)
+    (tmp_path / "pacs64" / "pacs64-16.safetensors").write_bytes(b"not one")
+    with pytest.raises(ShiftproofError, match="does not hold packed images of PACS"):
+        load("pacs64:test=photo", size=16)
+
+
+def test_reduced_images_are_means_of_their_pixels():
+    images, _, _ = few_images(64)
+    reduced, _, _ = few_images(16)
+    assert reduced.shape == (56, 3, 16, 16)
+    assert reduced[3, 1, 0, 0] == images[3, 1, :4, :4].float().mean().round().byte()
