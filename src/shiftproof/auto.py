@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -133,17 +133,7 @@ def _smaller(dataset: Dataset, samples: int, seed: int) -> Dataset:
     if len(train) > samples:
         order = torch.randperm(len(train), generator=torch.Generator().manual_seed(seed))[:samples]
         kept["train"] = train[order.sort().values]
-    return Dataset(
-        kept,
-        name=dataset.name,
-        task=dataset.task,
-        metric=dataset.metric,
-        num_classes=dataset.num_classes,
-        provenance=dataset.provenance,
-        options=dataset.options,
-        environment=dataset.environment,
-        value_names=dataset.value_names,
-    )
+    return replace(dataset, splits=kept)
 
 
 def _judged(run: Run, dataset: Dataset) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from shiftproof.bench import gmt as gmt
 from shiftproof.bench import gmt_geometric as gmt_geometric
 from shiftproof.bench import gmt_measures as gmt_measures
 from shiftproof.bench import hao as hao
+from shiftproof.bench import own_molecules as own_molecules
 from shiftproof.bench import pair as pair
 from shiftproof.bench import pair_analyses as pair_analyses
 from shiftproof.bench import pair_domains as pair_domains

@@ -9,7 +9,8 @@
 - domains of which one is left out: `office_caltech`, `reviews`, `census_and_bikes`, `domainbed_digits`, `wilds`
 - images as graphs: `superpixels` (cmnist-75sp, mnist-75sp)
 - sentences as graphs: `sentiment` (Graph-SST and Graph-Twitter, and stand-ins made of parse `trees`)
-- molecules: `molecule_graphs` (SMILES, needs RDKit), the `drugood` files, `molhiv`; with truth `attribution`, `mutag`
+- molecules: `molecule_graphs` (SMILES, needs RDKit), `drugood`, `molhiv`, `moleculenet`; with truth `attribution` and
+  `mutag`
 - points in space: `points` (who is near whom), `toy_tracks`, `point_sets` (synmol-3d, actstrack, tau3mu, plbind)
 - one graph whose nodes are classified: `NodeGraph` (`cora`, `computers`, ..., `cora-like` at any size, npz files)
 - files: `read_tu` for the TU collection, `read_idx` for MNIST; `find` knows where files are looked for
@@ -37,6 +38,7 @@ from shiftproof.data import (  # noqa: F401
     graphon,
     grb,
     heterophilous,
+    moleculenet,
     molhiv,
     mutag,
     node_files,

@@ -1,8 +1,8 @@
 """Settings of the published experiments, one entry a data set, each number with its source; one file a chapter.
 
 A preset gives the network, the training settings and what single methods change on a data set. Whatever a user sets
-stands above it; data sets without an entry get `GRAPHS` or `TENSORS`. Where two chapters train on the same data
-differently, `PRESETS` holds the older one's settings (and those of the methods that only the other has), and
+stands above it; data sets without an entry get `MOLECULES`, `GRAPHS` or `TENSORS`. Where two chapters train on the same
+data differently, `PRESETS` holds the older one's settings (and those of the methods that only the other has), and
 `fit(..., protocol="gala")` asks for the other's.
 """
 
@@ -21,10 +21,11 @@ from shiftproof.presets.gala import GALA, OWN_METHODS, two_piece
 from shiftproof.presets.gmt import GMT, GMT_PNA, spmotif_gsat
 from shiftproof.presets.gmt import OWN_METHODS as OWN_OF_GMT
 from shiftproof.presets.gmt_geometric import GEOMETRIC
+from shiftproof.presets.molecules import MOLECULES, holds_molecules
 from shiftproof.presets.pair import PAIR
 from shiftproof.presets.preset import Preset
 
-__all__ = ["GRAPHS", "PRESETS", "PROTOCOLS", "TENSORS", "Preset", "preset_for"]
+__all__ = ["GRAPHS", "MOLECULES", "PRESETS", "PROTOCOLS", "TENSORS", "Preset", "preset_for"]
 
 PROTOCOLS: dict[str, dict[str, Preset]] = {
     "ciga": CIGA,
@@ -67,4 +68,8 @@ def preset_for(dataset: Dataset, protocol: str | None = None) -> Preset:
         return spmotif_gsat(float(dataset.options.get("b", 0.5)), "pna" if protocol == "gmt-pna" else "gin")  # type: ignore[arg-type]
     if protocol is not None and dataset.name not in known:
         raise unknown(f"data set of the protocol '{protocol}'", dataset.name, known)
-    return known.get(dataset.name, GRAPHS if dataset.is_graph else TENSORS)
+    if dataset.name in known:
+        return known[dataset.name]
+    if holds_molecules(dataset):
+        return MOLECULES
+    return GRAPHS if dataset.is_graph else TENSORS
