@@ -69,19 +69,47 @@ def test_a_click_on_a_heading_sorts_and_a_second_one_turns_around(page: Path, tm
     assert looked_at(page, tmp_path / "profile", 1200, script) == "vrex irm erm | erm irm vrex"
 
 
+@pytest.fixture(scope="module")
+def page_of_long_names(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file, a label, environments (SMILES) and settings whose names are longer than a phone is wide."""
+    folder = tmp_path_factory.mktemp("long")
+    ring = "CC(C)(C)OC(=O)N1CCC(CC1)Nc1ncnc2c1ncn2C1OC(CO)C(O)C1O"
+    label = "is_it_active_in_the_assay_of_the_third_laboratory_at_ten_micromolar"
+    rows = [f"{i % 7},{i % 2},{ring}{'C' * (i % 4)}" for i in range(80)]
+    path = folder / f"{'measurements_that_never_end_' * 5}.csv"
+    path.write_text("\n".join([f"x,{label},scaffold_of_the_molecule_written_as_smiles", *rows]) + "\n")
+    data = sp.load(path, label=label, env="scaffold_of_the_molecule_written_as_smiles", split="random")
+    for name in ("erm", "vrex"):
+        for widths in ((4,), (4, 5, 6, 7, 8, 9)):
+            out = folder / "runs" / f"{name}-{len(widths)}"
+            sp.fit(name, data, out=out, epochs=2, batch_size=None, widths=widths)
+    return write_report(folder / "runs", folder / "page.html")
+
+
+SEEN = """
+  const reach = node => node.closest(".scroll, figure") ? 0 : node.getBoundingClientRect().right;
+  const out = [...document.body.querySelectorAll("*")].filter(node => reach(node) > innerWidth).length;
+  const words = [...document.querySelectorAll("figure svg text")].map(node => node.getBoundingClientRect().height);
+  parent.document.title = [document.documentElement.scrollWidth, innerWidth, out, Math.min(...words)].join(" ");
+"""
+
+
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium on the path")
-def test_nothing_sticks_out_of_a_window_of_390_pixels(page: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("names", ["page", "page_of_long_names"])
+def test_nothing_sticks_out_of_a_window_of_390_pixels(
+    names: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     framed = tmp_path / "frame.html"  # headless windows are at least 500 wide, a frame is as narrow as it is told
-    inside = page.read_text().replace("&", "&amp;").replace('"', "&quot;")
-    inside = inside.replace(
-        "</body>",
-        "<script>parent.document.title = document.documentElement.scrollWidth + ' of ' + innerWidth</script></body>",
-    )
+    inside = request.getfixturevalue(names).read_text().replace("</body>", f"<script>{SEEN}</script></body>")
+    inside = inside.replace("&", "&amp;").replace('"', "&quot;")
     framed.write_text(
         f'<!DOCTYPE html><title>x</title><body><iframe width=390 height=800 srcdoc="{inside}"></iframe></body>'
     )
-    width, window = looked_at(framed, tmp_path / "profile", 800, "").split(" of ")
-    assert int(width) <= int(window) <= 390
+    seen = looked_at(framed, tmp_path / "profile", 800, "").split()
+    width, window, sticking_out, least_text = map(float, seen)
+    assert width <= window <= 390
+    assert sticking_out == 0
+    assert least_text > 7  # pictures scroll sideways rather than shrink until nobody can read them
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium on the path")

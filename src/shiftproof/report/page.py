@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from shiftproof.errors import ShiftproofError
+from shiftproof.registry import datasets
 from shiftproof.report import figures, words
 from shiftproof.report.records import find_runs
 from shiftproof.report.repeating import command_of, pictures
@@ -19,6 +21,7 @@ from shiftproof.training.identity import versions
 TEMPLATE = "page.html.j2"
 MOST_ENVIRONMENTS = 30  # more would bury the page; the rest is in metrics.json
 ENVIRONMENTS_AS_COLUMNS = 8
+LONGEST_COLUMN_NAME = 32  # longer names of environments stand as rows
 MOST_ROWS_DRAWN = 24
 
 
@@ -47,7 +50,7 @@ def write_report(folder: str | Path, out: str | Path, *, title: str | None = Non
         warnings=words.warnings(rows),
         unreadable=unreadable,
         overview=_overview(rows),
-        sections=[_section(data, some, number) for number, (data, some) in enumerate(by_data.items())],
+        sections=[_section(data, some, n, len(by_data) > 1) for n, (data, some) in enumerate(by_data.items())],
         settings=_settings(rows),
         seeds=[_origin(row) for row in rows],
         several=len(by_data) > 1,
@@ -77,9 +80,13 @@ def template(name: str) -> Any:
 
 def _title(by_data: dict[str, list[Row]]) -> str:
     names = list(by_data)
-    own_file = names[0].partition(":")[0]  # of a file of the user's own, the name without its folder
-    shown_name = names[0].replace(own_file, Path(own_file).name, 1) if "/" in own_file else names[0]
-    return f"Runs on {shown_name}" if len(names) == 1 else f"Runs on {len(names)} data sets"
+    return f"Runs on {_heading(names[0])}" if len(names) == 1 else f"Runs on {len(names)} data sets"
+
+
+def _heading(data: str) -> str:
+    """What data are called in a heading: a file of the user's own by its name, without folder and options."""
+    source = data.partition(":")[0]
+    return data if source in datasets else Path(source).name
 
 
 def _overview(rows: Sequence[Row]) -> dict[str, Any]:
@@ -135,7 +142,7 @@ def _cell(row: Row, split: str) -> dict[str, Any]:
     return {"text": words.spread(summary), "below": row.chance is not None and mean is not None and mean < row.chance}
 
 
-def _section(data: str, rows: list[Row], number: int) -> dict[str, Any]:
+def _section(data: str, rows: list[Row], number: int, several: bool) -> dict[str, Any]:
     """What is said about one data set; rows with another metric than the first stand in the table alone."""
     metric = rows[0].metric
     same = [row for row in rows if row.metric == metric]
@@ -144,6 +151,7 @@ def _section(data: str, rows: list[Row], number: int) -> dict[str, Any]:
     drawn = same[:MOST_ROWS_DRAWN]
     return {
         "data": data,
+        "heading": data if several else _heading(data),
         "provenance": str(rows[0].runs[0].config.get("provenance") or "not recorded"),
         "conclusion": words.conclusion(same),
         "significance": significance_note(words.judged(same)),
@@ -181,8 +189,8 @@ def _environments(rows: Sequence[Row], task: str) -> dict[str, Any] | None:
     cells = {env: [_shaded(value, chance, metric) for value in means[env]] for env in names}
     labels = [row.label for row in rows]
     column = rows[0].runs[0].metrics["test"].get("environment")
-    heads = [{"name": f"{column} {env}" if column else env, "samples": samples[env]} for env in names]
-    wide = len(names) <= ENVIRONMENTS_AS_COLUMNS
+    heads = [{"name": _environment_name(env, column), "samples": samples[env]} for env in names]
+    wide = len(names) <= ENVIRONMENTS_AS_COLUMNS and max(len(head["name"]) for head in heads) <= LONGEST_COLUMN_NAME
     return {
         "measure": words.metric_name(metric),
         "column": column,
@@ -195,6 +203,11 @@ def _environments(rows: Sequence[Row], task: str) -> dict[str, Any] | None:
         "left_out": len(means) - len(names),
         "chance": None if chance is None else words.figure(chance),
     }
+
+
+def _environment_name(env: str, column: str | None) -> str:
+    """A number is called after its column; a name says enough, since the column stands above the table."""
+    return f"{column} {env}" if column and re.fullmatch(r"-?[\d.]+%?", env) else env
 
 
 def _inside_environments(row: Row, task: str) -> str:

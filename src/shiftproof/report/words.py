@@ -103,6 +103,8 @@ def _after(row: Row) -> str:
 
 def _within_one_deviation(best: Row, other: Row) -> bool:
     ours, theirs = best.scores("test") or {}, other.scores("test") or {}
+    if ours["std"] is None and theirs["std"] is None:
+        return False  # of single seeds it is not known
     return abs(ours["mean"] - theirs["mean"]) <= max(ours["std"] or 0.0, theirs["std"] or 0.0)
 
 
