@@ -3,6 +3,7 @@
 import json
 import os
 import statistics
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ import torch
 from shiftproof.bench import Job, expand_grid, results_table, rows_of, run_jobs, sharing, summarise
 from shiftproof.bench.jobs import load_for, one_thread_each, seeded
 from shiftproof.data import load, save_dataset
-from shiftproof.errors import ShiftproofError
+from shiftproof.errors import ShiftproofError, TrainingDiverged
 from shiftproof.training.checkpoint import write_json
 
 BITS = "two-bit:per_env=20"
@@ -43,6 +44,17 @@ def test_a_failing_run_in_another_process_raises_its_own_sentence(tmp_path):
     jobs = jobs_in(tmp_path, metric="acuracy")
     with pytest.raises(ShiftproofError, match="unknown metric 'acuracy'"):
         list(run_jobs(jobs[:2], workers=2, style="none"))
+
+
+def test_a_random_setting_that_diverges_is_passed_over_where_that_may_be(tmp_path):
+    chosen = {"epochs": 3, "widths": "(4,)", "lr": 1e30}
+    bad = Job(BITS, "erm", 0, tmp_path / "bad", chosen, resume=True)
+    good = Job(BITS, "erm", 0, tmp_path / "good", {**chosen, "lr": 1e-3}, may_diverge=True)
+    with pytest.raises(TrainingDiverged):
+        list(run_jobs([bad, good], style="none"))
+    bad = replace(bad, may_diverge=True)
+    assert list(run_jobs([bad, good], style="none")) == [good]
+    assert not bad.finished
 
 
 def test_at_least_one_worker_is_needed(tmp_path):

@@ -162,7 +162,10 @@ def test_every_rule_chooses_its_own_run(tmp_path):
         "validation": "flat",
         "pair-s": "low",
         "oracle": "bad",
+        "oracle pair-s": "bad",
     }
+    assert choices([flat, low, bad], "groupdro")["pair-s"].name == "flat"  # compared by validation
+    assert set(choices([flat, low, bad], "erm")) == {"validation", "oracle"}
 
 
 def test_selection_rows_have_a_value_a_seed_for_every_rule(tmp_path):
@@ -176,10 +179,13 @@ def test_selection_rows_have_a_value_a_seed_for_every_rule(tmp_path):
         for n in (1, 2)
     ]
     rows = selection_rows(jobs)
-    assert [row["variant"]["rule"] for row in rows] == ["validation", "pair-s", "oracle"]
+    assert [row["variant"]["rule"] for row in rows] == ["validation", "oracle", "pair-s", "oracle pair-s"]
     assert all(row["method"] == "irm" and row["seeds"] == 2 and row["settings"] == 2 for row in rows)
-    assert rows[2]["values"] == pytest.approx([0.02, 0.12])
-    assert rows[1]["published_gain"] == pytest.approx(0.143)
+    assert rows[1]["values"] == pytest.approx([0.02, 0.12])
+    assert rows[2]["published_gain"] == pytest.approx(0.143)
+    (jobs[0].out / "metrics.json").unlink()  # a setting that diverged
+    assert selection_rows(jobs)[1]["values"] == pytest.approx([0.02, 0.12])
+    assert RECIPES["pair-selection"].may_diverge
 
 
 def test_conflicts_are_averaged_over_the_last_steps_and_penalties(tmp_path):

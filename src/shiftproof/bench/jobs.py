@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from multiprocessing import get_context
@@ -20,7 +20,7 @@ from shiftproof.bench.sharing import one_gpu_for_many
 from shiftproof.bench.turns import turn
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.loading import load_samples
-from shiftproof.errors import ShiftproofError
+from shiftproof.errors import ShiftproofError, TrainingDiverged
 from shiftproof.presets import PRESETS
 from shiftproof.registry import datasets, parse_name
 from shiftproof.training.progress import Style, progress
@@ -43,6 +43,7 @@ class Job:
     device: str = "auto"
     compile: bool = False
     outside: tuple[str, ...] = ()  # files with methods or data sets of the user's own, as FILE.py:NAME
+    may_diverge: bool = False  # a random setting that ends in NaN is left unfinished and stops nobody else
 
     @property
     def finished(self) -> bool:
@@ -94,7 +95,8 @@ def train(job: Job, style: Style = "none") -> bool:
     for source in job.outside:
         bring_in(source)
     settings = {key: value for key, value in job.settings.items() if key != "group"}
-    with turn(job.out) as ours:
+    passed_over = [TrainingDiverged] if job.may_diverge else []
+    with turn(job.out) as ours, suppress(*passed_over):
         if ours:
             fit(
                 job.method,
@@ -151,17 +153,18 @@ def run_jobs(
 ) -> Iterator[Job]:
     """Train all jobs and yield each as it is done; a failing one raises after those under way have ended.
 
-    Runs that another process works at in the same folder are passed by and waited for at the end.
+    Runs that another process works at in the same folder are passed by and waited for at the end; those that
+    `may_diverge` and do are not yielded.
     """
     engine = engine or Local(workers)
     left = list(jobs)
     while left:
         others = []
         for job, ours in engine.start(left, style):
-            if ours:
-                yield job
-            else:
+            if not ours:
                 others.append(job)
+            elif job.finished or not job.may_diverge:
+                yield job
         if len(others) == len(left):
             time.sleep(SECONDS_TO_WAIT_FOR_OTHERS)
         left = others

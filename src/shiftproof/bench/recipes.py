@@ -35,7 +35,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Work:
-    """What a recipe that does its own work is asked for; finished pieces lie in `folder` and are not done again."""
+    """What a recipe that does its own work is asked for; finished pieces lie in `folder` and are not done again.
+
+    With `collect` nothing is done and the rows are made of the finished pieces; `workers` processes share the others.
+    """
 
     folder: Path
     seeds: range
@@ -43,6 +46,8 @@ class Work:
     device: str = "auto"
     style: Style = "none"
     only: tuple[str, ...] = ()
+    workers: int = 1
+    collect: bool = False
 
     def wanted(self, names: Sequence[str]) -> list[str]:
         """The names asked for with --only, all of them where none is."""
@@ -56,7 +61,8 @@ class Recipe:
     `rows` makes the finished runs into rows; `draw`, where there is a figure, takes these rows and the file to write.
     The runs of a `sequential` recipe never share the machine, because they measure time. A recipe whose table is not
     made of fitted methods (attacks on a graph) has no cells and does its `run` instead.
-    `ours` are the methods that the table is about, and `claims` what its source says of them.
+    `ours` are the methods that the table is about, and `claims` what its source says of them. With `may_diverge` its
+    settings are random, and one that ends in NaN is passed over.
     """
 
     name: str
@@ -71,6 +77,7 @@ class Recipe:
     ours: tuple[str, ...] = ()
     claims: tuple[Claim, ...] = ()
     data: tuple[str, ...] = ()
+    may_diverge: bool = False
 
     @property
     def data_names(self) -> tuple[str, ...]:
@@ -86,10 +93,12 @@ class Recipe:
         device: str = "auto",
         style: Style = "none",
         only: Sequence[str] = (),
+        workers: int = 1,
+        collect: bool = False,
     ) -> Work:
         """What `run` is asked for; the seeds as in `jobs`."""
         last = self.first_seed + (seeds or (1 if smoke else self.seeds))
-        return Work(out, range(self.first_seed, last), smoke, device, style, tuple(only))
+        return Work(out, range(self.first_seed, last), smoke, device, style, tuple(only), workers, collect)
 
     def jobs(
         self,
@@ -125,6 +134,7 @@ class Recipe:
                 resume=True,
                 device=device,
                 compile=compile,
+                may_diverge=self.may_diverge,
             )
             for seed in range(self.first_seed, last)
             for cell in self.cells

@@ -38,43 +38,46 @@ def cmnist(
     seed: int = 0,
     validation: int = 0,
     holdout: int = 0,
+    images: int = TRAIN_POOL,
 ) -> Dataset:
     """ColoredMNIST: digits below five or not, with a colour that follows the noisy label (needs the MNIST files).
 
     `variant` names a published pair of environments; `label_noise` and `flips` (the chance that the colour differs
     from the label, one for each training environment) override it. The 10,000 held-out images are shown three times,
     with flips 0.9, 0.1 and 0.5. `validation` of them form the split `val` instead, in the same three renderings; or
-    `val` is `holdout` of the 50,000 training samples, which look like the rest of these.
+    `val` is `holdout` of the 50,000 training samples, which look like the rest of these. `images` takes fewer of these.
     """
     if variant not in VARIANTS:
         raise unknown("variant of cmnist", variant, VARIANTS)
     noise, rates = VARIANTS[variant]
     noise = noise if label_noise is None else label_noise
     rates = rates if flips is None else tuple(flips)
-    images, digits = mnist("train")
-    held_out = len(images) - TRAIN_POOL
+    pixels, digits = mnist("train")
+    held_out = len(pixels) - TRAIN_POOL
     if held_out < 1:
-        raise ShiftproofError(f"cmnist needs MNIST's 60,000 training images, the file holds {len(images)}")
+        raise ShiftproofError(f"cmnist needs MNIST's 60,000 training images, the file holds {len(pixels)}")
+    if not 2 <= images <= TRAIN_POOL:
+        raise ShiftproofError(f"option 'images' of cmnist must be 2 to {TRAIN_POOL}, not {images}")
     if not 0 <= validation < held_out:
         raise ShiftproofError(f"option 'validation' of cmnist must be 0 to {held_out - 1}, not {validation}")
-    if not 0 <= holdout < TRAIN_POOL or (holdout and validation):
+    if not 0 <= holdout < images or (holdout and validation):
         raise ShiftproofError(
-            f"option 'holdout' of cmnist must be 0 to {TRAIN_POOL - 1}, without 'validation', not {holdout}"
+            f"option 'holdout' of cmnist must be 0 to {images - 1}, without 'validation', not {holdout}"
         )
-    images = images[:, ::2, ::2].astype(np.float32) / 255
-    order = stream(seed, 0).permutation(TRAIN_POOL)
+    pixels = pixels[:, ::2, ::2].astype(np.float32) / 255
+    order = stream(seed, 0).permutation(TRAIN_POOL)[:images]
     # which images validate is the same for every seed, so that runs with different noise share one test set
     held = TRAIN_POOL + stream(0).permutation(held_out)
-    splits = {"train": _train_part(images[order], digits[order], rates, noise, stream(seed, 1))}
+    splits = {"train": _train_part(pixels[order], digits[order], rates, noise, stream(seed, 1))}
     for number, (name, rows) in enumerate((("val", held[:validation]), ("test", held[validation:])), 2):
         rows = np.sort(rows)
         if len(rows):
-            splits[name] = _test_part(images[rows], digits[rows], noise, stream(seed, number))
+            splits[name] = _test_part(pixels[rows], digits[rows], noise, stream(seed, number))
     if holdout:  # the samples are shuffled and their environments take turns
         whole = splits["train"]
         splits |= {"train": whole[: len(whole) - holdout], "val": whole[len(whole) - holdout :]}
     given = {"variant": variant, "label_noise": label_noise, "flips": flips, "seed": seed}
-    given |= {"validation": validation, "holdout": holdout}
+    given |= {"validation": validation, "holdout": holdout, "images": images}
     return Dataset(
         splits,
         name="cmnist",
