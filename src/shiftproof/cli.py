@@ -122,6 +122,7 @@ def fit(
 ) -> None:
     """Train methods on a data set and report how they do where the data moved."""
     from shiftproof.bench import Job, expand_grid, results_table, rows_of, run_jobs
+    from shiftproof.presets import preset_for
     from shiftproof.registry import methods, parse_options, split_outside
     from shiftproof.training.checkpoint import write_json
 
@@ -132,6 +133,8 @@ def fit(
         if name != "auto":
             methods[name]
     dataset = _look_at(data, group, out, as_json)
+    if dataset.reading and not as_json and "protocol" not in common:
+        print(f"settings: {preset_for(dataset).described(common)}", file=sys.stderr)
     if not method or "auto" in method:
         chosen = _choose(dataset, first_seed, device, common, out, as_json)
         method = [chosen if name == "auto" else name for name in method or ["auto"]]

@@ -24,3 +24,9 @@ class Preset:
     def settings(self, method: str, balance: str = "weighted") -> dict[str, Any]:
         """All settings for a method, as one flat dict."""
         return {**self.network, **self.training, **self.methods.get(method, {}), **self.balances.get(balance, {})}
+
+    def described(self, given: Mapping[str, Any]) -> str:
+        """Network and training in one line, what a user has given in its place, and where the rest is from."""
+        values = {**self.network, **self.training}
+        listed = ", ".join(f"{name}={given.get(name, value)}" for name, value in values.items())
+        return f"{listed} ({self.source}; --set NAME=VALUE changes one)"
