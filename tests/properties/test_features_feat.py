@@ -23,6 +23,7 @@ from shiftproof.features import (
 )
 from shiftproof.features.probes import balanced_subset, fit_logistic
 from shiftproof.features.rounds import Study, is_right
+from shiftproof.features.steps import Draws
 from shiftproof.nn import MLPFeaturizer
 from shiftproof.nn import head as make_head
 
@@ -131,6 +132,12 @@ def test_feat_20_the_worst_of_all_and_wrong_is_all_plus_a_hinge():
         assert max(everything, good, bad) == max(good, bad)
 
 
+def all_samples(study: Study, groups) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
+    """Features, positions and group weights of a step on the full batch."""
+    drawn = Draws(study.data, groups, None, joint=True, seed=0).draw()
+    return study.features(drawn.batches[0]), drawn.rows, drawn.weights
+
+
 def rounds_of(retention: float, old_seed: int) -> tuple[list[torch.Tensor], nn.Module, nn.Module, float]:
     """Gradients of a second round's loss in the featurizer, with a stored head of some seed."""
     data, (featurizer, head) = coloured(100), pair()
@@ -141,8 +148,7 @@ def rounds_of(retention: float, old_seed: int) -> tuple[list[torch.Tensor], nn.M
     right = is_right(study.logits(old, featurizer(data.x)), data.y, "binary")
     memory = type("Memory", (), {"active": [(right, old)]})()
     groups, loss = settings._objective(study, memory, head)
-    features, rows, weights = next(study._draws(groups, 1))
-    value = loss(features, rows, weights)
+    value = loss(*all_samples(study, groups))
     value.backward()
     return [p.grad for p in featurizer.parameters()], old, head, float(value.detach())
 
@@ -161,7 +167,7 @@ def test_feat_21_and_22_stored_heads_are_constants_through_which_gradients_reach
         memory = type("Memory", (), {"active": [(right, make_head(16, 1).requires_grad_(False))]})()
         groups, loss = IFeAT(retention=0.0, **QUICK)._objective(study, memory, head)
         featurizer.zero_grad()
-        loss(*next(study._draws(groups, 1))).backward()
+        loss(*all_samples(study, groups)).backward()
         gradients.append([p.grad.clone() for p in featurizer.parameters()])
     assert_same(*gradients)
 
@@ -266,7 +272,7 @@ def test_feat_26_the_order_of_the_samples_does_not_matter():
         torch.manual_seed(3)
         memory = type("Memory", (), {"active": [(kept, make_head(16, 1))]})()
         groups, loss = settings._objective(study, memory, head)
-        values.append(float(loss(*next(study._draws(groups, 1))).detach()))
+        values.append(float(loss(*all_samples(study, groups)).detach()))
     assert values[0] == pytest.approx(values[1], abs=1e-6)
 
 

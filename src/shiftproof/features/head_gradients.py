@@ -69,6 +69,26 @@ class Samples:
         ]
 
 
+class RandomRows:
+    """Random mini-batches of an environment, drawn a pass through it at a time; `chosen` always is the same memory."""
+
+    def __init__(self, samples: Samples, env: int, size: int | None, generator: torch.Generator) -> None:
+        self.first, self.count, self.device = samples.bounds[env], samples.count(env), samples.h.device
+        self.size, self.generator = min(size or self.count, self.count), generator
+        self.chosen = (torch.arange(self.size) + self.first).to(self.device)
+        self.left: list[Tensor] = []
+
+    def draw(self) -> None:
+        if self.size == self.count:
+            return
+        if not self.left:
+            order = torch.randperm(self.count, generator=self.generator) + self.first
+            whole = self.count // self.size
+            ordered = order[: whole * self.size].to(self.device, non_blocking=True)
+            self.left = list(ordered.view(whole, self.size))
+        self.chosen.copy_(self.left.pop())
+
+
 class HeadGradients:
     """The gradients of all heads at their weights; `heads[objective]` are the columns of an objective's heads.
 
@@ -95,11 +115,23 @@ class HeadGradients:
         self.z = samples.h.new_empty(n, count, outputs)
         self.p = torch.empty_like(self.z)
         self.squares = samples.h.square() if "fishr" in heads else None
-        self.clove_batch = clove_batch
-        self.generator = torch.Generator().manual_seed(seed)
+        self.sizes = samples.h.new_tensor([samples.count(env) for env in range(samples.envs)])
+        generator = torch.Generator().manual_seed(seed)
+        drawn = range(samples.envs) if "clove" in heads else ()
+        self.calibrated = [RandomRows(samples, env, clove_batch, generator) for env in drawn]
         if "groupdro" in heads:
             columns = heads["groupdro"]
             self.q = samples.h.new_full((samples.envs, columns.stop - columns.start), 1 / samples.envs)
+
+    def draw(self) -> None:
+        """Choose the samples that CLOvE sees in the next step; nothing waits for the device."""
+        for rows in self.calibrated:
+            rows.draw()
+
+    @property
+    def state(self) -> list[Tensor]:
+        """What a step changes beside the weights: the environment weights of GroupDRO."""
+        return [self.q] if "groupdro" in self.heads else []
 
     def __call__(self, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
         """The gradients for weights [d, heads, C] and biases [heads, C], of the same shapes."""
@@ -114,8 +146,8 @@ class HeadGradients:
             grad_bias += c.sum(0)
         grad, columns = grad.view_as(weight), self.heads.get("clove")
         if columns is not None:
-            for env in range(self.samples.envs):
-                self._add_clove(env, columns, grad, grad_bias)
+            for rows in self.calibrated:
+                self._add_clove(rows.chosen, columns, grad, grad_bias)
         return grad, grad_bias
 
     def _first_pass(self, weight: Tensor, bias: Tensor) -> dict[str, Tensor]:
@@ -142,8 +174,7 @@ class HeadGradients:
                 if name == "fishr":
                     assert self.squares is not None
                     _add_moments(stats["fishr"][env], self.squares[rows], (p[:, of] - y).square())
-        sizes = self.z.new_tensor([s.count(env) for env in range(envs)])
-        return {name: value / sizes.view(-1, *[1] * (value.dim() - 1)) for name, value in stats.items()}
+        return {name: value / self.sizes.view(-1, *[1] * (value.dim() - 1)) for name, value in stats.items()}
 
     def _coefficients(self, stats: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """Per environment and head: the factors of the residual and of the scale term; where IGA and Fishr pull."""
@@ -164,7 +195,7 @@ class HeadGradients:
         pull = {}
         for name in ("iga", "fishr"):
             if name in stats:
-                weight = self.penalty[self.heads[name]].repeat_interleave(self.outputs)
+                weight = self.penalty[self.heads[name]].unsqueeze(1).expand(-1, self.outputs).flatten()
                 pull[name] = 2 * weight * (stats[name] - stats[name].mean(0))
         return risk, scale, pull
 
@@ -186,24 +217,21 @@ class HeadGradients:
                 c[:, of] += self._jacobian(p[:, of], t if name == "iga" else 2 * r[:, of] * t) / s.count(env)
         return c
 
-    def _add_clove(self, env: int, of: slice, grad: Tensor, grad_bias: Tensor) -> None:
-        """Add the gradient of an environment's calibration error, on one random mini-batch or on all its samples."""
-        s, count = self.samples, self.samples.count(env)
-        size = count if self.clove_batch is None else min(self.clove_batch, count)
-        rows = torch.arange(count) if size == count else torch.randperm(count, generator=self.generator)[:size]
-        rows = (rows + s.bounds[env]).to(s.h.device)
+    def _add_clove(self, rows: Tensor, of: slice, grad: Tensor, grad_bias: Tensor) -> None:
+        """Add the gradient of the calibration error on some samples of one environment."""
+        s = self.samples
         p, target = self.p[rows][:, of], s.target[rows].unsqueeze(1)
         if self.outputs == 1:
             confidence = torch.maximum(p, 1 - p).squeeze(-1)
             correct = ((p > 0.5) == (target > 0.5)).squeeze(-1)
-            towards = torch.where(p > 0.5, 1.0, -1.0).to(p.dtype)
+            towards = 2 * (p > 0.5).to(p.dtype) - 1
         else:
             confidence, best = p.max(-1)
             towards = F.one_hot(best, self.outputs).to(p.dtype)
             correct = (towards * target).sum(-1) > 0.5
         pull = clove_pull(confidence, correct.to(p.dtype)) * self.penalty[of]
         c = self._jacobian(p, towards) * pull.unsqueeze(-1)
-        grad[:, of] += (s.h[rows].T @ c.reshape(size, -1)).view_as(grad[:, of])
+        grad[:, of] += (s.h[rows].T @ c.reshape(len(rows), -1)).view_as(grad[:, of])
         grad_bias[of] += c.sum(0)
 
     def _losses(self, z: Tensor, y: Tensor) -> Tensor:

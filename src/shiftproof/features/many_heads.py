@@ -22,6 +22,7 @@ from shiftproof.training.metrics import LOWER_IS_BETTER, Predictions, measure
 from shiftproof.training.trainer import Trainer
 
 HEADS = "heads.json"
+COUNTED = ("accuracy", "worst_group")
 
 
 @register("feat-heads", tags=("graphs", "tensors"))
@@ -145,6 +146,8 @@ class ManyHeads(FeatureMethod):
 
     def _scores(self, swept: HeadSweep, features: Tensor, split: Split, metric: str) -> list[list[float | None]]:
         """The metric of every head after every length of training, [steps][heads]."""
+        if metric in COUNTED and self.shape.task in ("binary", "multiclass"):
+            return self._counted(swept, features, split, metric)
         env = None if split.env is None else split.env.cpu()
         flat = self.shape.task in ("binary", "regression")
         scores: list[list[float | None]] = []
@@ -159,6 +162,13 @@ class ManyHeads(FeatureMethod):
                     known[place] = value if value == value else None
             scores.append([known[place] for place in swept.place])
         return scores
+
+    def _counted(self, swept: HeadSweep, features: Tensor, split: Split, metric: str) -> list[list[float | None]]:
+        """The same for metrics that are counts of right answers: one product for all heads, one look at the result."""
+        env = torch.zeros_like(split.index) if split.env is None or metric == "accuracy" else split.env
+        present = torch.bincount(env) > 0
+        values = swept.accuracy(features, split.y, env)[..., present].amin(-1)
+        return values.tolist()
 
 
 def _half_and_half(dfr: DFR, features: Tensor, values: Tensor, groups: Tensor, order: torch.Generator) -> float | None:

@@ -83,7 +83,7 @@ class FeatureMethod(EnvironmentMethod):
             return None
         size = getattr(trainer, "batch_size", None)
         each = 1 if size is None else -(-len(dataset.train) // size)
-        learner = self._learner(each, _settings(trainer))
+        learner = self._learner(each, {**_settings(trainer), "compile": self._replays(trainer)})
         watch = {name: split for name, split in dataset.splits.items() if name != "train"}
         return learner.fit(
             self.featurizer,
@@ -94,6 +94,10 @@ class FeatureMethod(EnvironmentMethod):
             metric=getattr(trainer, "metric", None) or dataset.metric,
             inputs="batch",
         )
+
+    def _replays(self, trainer: Trains) -> bool:
+        """Whether the steps of stage 0 are captured and replayed on a GPU."""
+        return bool(getattr(trainer, "compile", False)) and self.capturable
 
     def _learner(self, each: int, shared: dict[str, Any]) -> FeaturePretrainer:
         shared = {**shared, "steps": self.round_epochs * each, "start": self.start}

@@ -14,6 +14,8 @@ from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.training.metrics import Predictions, measure
 
 C_GRID = (1.0, 0.7, 0.3, 0.1, 0.07, 0.03, 0.01)  # spec feat 5.4
+STEPS_BETWEEN_LOOKS = 20  # a look at the change waits for the device
+AT_ONCE = 2**25  # values of the subsets that are fitted side by side
 Select = Literal["worst_group", "accuracy", "macro_f1"]
 
 
@@ -40,28 +42,34 @@ def fit_logistic(
 
     .. math:: \min_{W,b}\; \frac1n\sum_i \ell(W^T x_i + b, y_i) + \frac1{Cn}\lVert W\rVert_1
 
-    by accelerated proximal gradient steps (FISTA), the bias unpenalised. Features should be standardised.
+    by accelerated proximal gradient steps (FISTA), the bias unpenalised. Features should be standardised. Several data
+    sets of the same size, [sets, n, d] and [sets, n], are fitted side by side: weights [sets, C, d, classes].
     """
-    n, d = x.shape
-    target = torch.nn.functional.one_hot(y.long(), classes).to(x)
-    inputs = torch.cat([x, x.new_ones(n, 1)], 1)
+    if x.dim() == 2:
+        weight, bias = fit_logistic(x[None], y[None], classes, strengths, steps=steps, tolerance=tolerance)
+        return weight[0], bias[0]
+    sets, n, d = x.shape
+    count = len(strengths)
+    target = torch.nn.functional.one_hot(y.long(), classes).to(x).unsqueeze(2)
+    inputs = torch.cat([x, x.new_ones(sets, n, 1)], 2)
     # the softmax loss has curvature at most 1/2 of the inputs' largest squared singular value
-    step = 2 * n / torch.linalg.matrix_norm(inputs, 2).square().clamp(min=1e-12)
-    cut = step / (n * torch.tensor(list(strengths)).to(x)).view(-1, 1, 1)
-    w = x.new_zeros(len(strengths), d + 1, classes)
+    largest = torch.linalg.eigvalsh((inputs.mT @ inputs).double())[:, -1].to(x)
+    step = (2 * n / largest.clamp(min=1e-12)).view(-1, 1, 1, 1)
+    cut = step / (n * torch.tensor(list(strengths)).to(x)).view(1, 1, -1, 1)
+    w = x.new_zeros(sets, d + 1, count, classes)
     ahead, t = w.clone(), 1.0
-    for _ in range(steps):
-        p = torch.einsum("nd,kdc->knc", inputs, ahead).softmax(-1)
-        moved = ahead - step * torch.einsum("nd,knc->kdc", inputs, p - target) / n
+    for number in range(1, steps + 1):
+        p = torch.bmm(inputs, ahead.flatten(2)).view(sets, n, count, classes).softmax(-1)
+        moved = ahead - step * torch.bmm(inputs.mT, (p - target).flatten(2)).view_as(w) / n
         rows = moved[:, :-1]
         moved[:, :-1] = rows.sign() * (rows.abs() - cut).clamp(min=0)
         t_next = (1 + (1 + 4 * t * t) ** 0.5) / 2
         ahead = moved + (t - 1) / t_next * (moved - w)
-        change = (moved - w).abs().max()
-        w, t = moved, t_next
-        if float(change) < tolerance:
+        before, w, t = w, moved, t_next
+        if number % STEPS_BETWEEN_LOOKS == 0 and float((w - before).abs().max()) < tolerance:
             break
-    return w[:, :-1], w[:, -1]
+    w = w.transpose(1, 2)
+    return w[:, :, :-1], w[:, :, -1]
 
 
 def balanced_subset(groups: Tensor, generator: torch.Generator, *, least: int = 0) -> Tensor:
@@ -103,16 +111,18 @@ class DFR:
         generator = torch.Generator().manual_seed(self.seed)
         strength = self._tune(features, y, groups, classes, generator)
         mean, scale = standardisation(features)
-        found = []
+        subsets = []
         for _ in range(self.retrains):
             for _ in range(20):  # until every class is there, as in the reference
                 rows = balanced_subset(groups, generator, least=self._least(groups, y, classes))
                 if len(y[rows].unique()) == classes:
                     break
-            x = (features[rows] - mean) / scale
-            found.append(fit_logistic(x, y[rows], classes, (strength,), steps=self.steps))
-        weight = torch.stack([w[0] for w, _ in found]).mean(0)
-        bias = torch.stack([b[0] for _, b in found]).mean(0)
+            subsets.append(rows)
+        x, found = (features - mean) / scale, []
+        for rows in torch.stack(subsets).split(max(1, AT_ONCE // (len(subsets[0]) * features.shape[1]))):
+            found.append(fit_logistic(x[rows], y[rows], classes, (strength,), steps=self.steps))
+        weight = torch.cat([w[:, 0] for w, _ in found]).mean(0)
+        bias = torch.cat([b[:, 0] for _, b in found]).mean(0)
         return LogisticModel(weight, bias, mean, scale)
 
     def score(self, model: LogisticModel, features: Tensor, y: Tensor, groups: Tensor) -> float:

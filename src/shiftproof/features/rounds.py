@@ -19,7 +19,7 @@ from shiftproof.data.loading import infer_task
 from shiftproof.errors import ShiftproofError, TrainingDiverged, unknown
 from shiftproof.features.heads import Start
 from shiftproof.features.results import Pretrained
-from shiftproof.features.splits import GroupBatches
+from shiftproof.features.steps import Draws, ReplayedSteps, RoundLoss, RoundSteps
 from shiftproof.objectives import env_means, sample_losses
 from shiftproof.training import checkpoint as files
 from shiftproof.training.identity import digest, first_difference, plain
@@ -27,7 +27,6 @@ from shiftproof.training.metrics import LOWER_IS_BETTER, Predictions, measure
 from shiftproof.training.optimizers import LeanAdam
 
 Inputs = Literal["auto", "x", "batch"]
-RoundLoss = Callable[[Tensor, Tensor | None, Tensor], Tensor]
 EVALUATION_BATCH = 4096
 CONFIG, PARTIAL = "features.json", "partial.safetensors"
 
@@ -41,7 +40,8 @@ class FeaturePretrainer:
     too, to the loss; `weight_decay` is the optimiser's own. The optimiser starts anew in every round. `start` is how
     new heads begin ("xavier" for small plain networks). `joint_forward` sends the samples of all groups through the
     featurizer together: with `batch_size=None` each sample once, however many groups it is in, which is exact without
-    dropout and batch norm. With batch norm the statistics are then those of all groups together.
+    dropout and batch norm. With batch norm the statistics are then those of all groups together. `compile` replays
+    captured steps on a GPU (with `joint_forward` only) and changes nothing elsewhere.
 
     With `out`, every round is written to that folder, and a killed one every `checkpoint_seconds`; the same call goes
     on from there to the same result.
@@ -59,6 +59,7 @@ class FeaturePretrainer:
     seed: int = 0
     out: str | Path | None = None
     checkpoint_seconds: float = 30.0
+    compile: bool = False
 
     def __post_init__(self) -> None:
         if self.steps < 1:
@@ -205,21 +206,19 @@ class Study:
         total = steps or self.settings.steps
         for module in (self.featurizer, head):
             module.train().requires_grad_(True)
-        parameters = [*self.featurizer.parameters(), *head.parameters()]
-        optimizer = self._optimizer(parameters)
+        modules = (self.featurizer, head)
+        optimizer = self._optimizer([parameter for module in modules for parameter in module.parameters()])
         torch.manual_seed(round_seed(self.settings.seed, number))
-        draws = self._draws(groups, number)
+        s = self.settings
+        draws = Draws(self.data, groups, s.batch_size, joint=s.joint_forward, seed=round_seed(s.seed, number))
         begun = self._resume(name, head, optimizer, draws)
+        replayed = s.compile and s.joint_forward and self.device.type == "cuda"
+        kind = ReplayedSteps if replayed else RoundSteps
+        moves = kind(draws, self.features, loss, modules, optimizer, s.l2)
         saved = time.monotonic()
         value = torch.zeros(())
         for step in range(begun, total):
-            features, rows, weights = next(draws)
-            value = loss(features, rows, weights)
-            optimizer.zero_grad(set_to_none=True)
-            value.backward()
-            if self.settings.l2:
-                _add_l2(parameters, self.settings.l2)
-            optimizer.step()
+            value = moves.step()
             if judge is not None and (step + 1 == total or (judge_every and (step + 1) % judge_every == 0)):
                 judge()
             if (
@@ -229,15 +228,12 @@ class Study:
             ):
                 self._save_partial(name, step + 1, head, optimizer, draws)
                 saved = time.monotonic()
-        last = float(value.detach())
+        last = float(value)
         if not math.isfinite(last):
             raise TrainingDiverged(f"the loss became {last} in {name}; a smaller learning rate may help")
         for module in (self.featurizer, head):
             module.eval()
         return last
-
-    def _draws(self, groups: Sequence[Tensor | None], number: int) -> _Draws:
-        return _Draws(self, groups, round_seed(self.settings.seed, number))
 
     def _optimizer(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
         s = self.settings
@@ -262,7 +258,7 @@ class Study:
     def _claim(self) -> None:
         """Take the folder, or go on in it if it belongs to the same call."""
         assert self.folder is not None
-        skipped = ("out", "checkpoint_seconds")
+        skipped = ("out", "checkpoint_seconds", "compile")
         settings = {f.name: getattr(self.settings, f.name) for f in fields(self.settings) if f.name not in skipped}
         data = Dataset({"train": self.data}, name="features", task=self.task)
         config = {
@@ -300,7 +296,7 @@ class Study:
         (self.folder / PARTIAL).unlink(missing_ok=True)
 
     def _save_partial(
-        self, name: str, step: int, head: nn.Module, optimizer: torch.optim.Optimizer, draws: _Draws
+        self, name: str, step: int, head: nn.Module, optimizer: torch.optim.Optimizer, draws: Draws
     ) -> None:
         assert self.folder is not None
         tensors = {**under("featurizer", self.featurizer.state_dict()), **under("head", head.state_dict())}
@@ -313,7 +309,7 @@ class Study:
             tensors["order"], note["cursor"] = draws.batches.state()
         files.write_tensors(self.folder / PARTIAL, tensors, note)
 
-    def _resume(self, name: str, head: nn.Module, optimizer: torch.optim.Optimizer, draws: _Draws) -> int:
+    def _resume(self, name: str, head: nn.Module, optimizer: torch.optim.Optimizer, draws: Draws) -> int:
         """Go back to where a killed round was; 0 where there is nothing to go back to."""
         if self.folder is None or not (self.folder / PARTIAL).exists():
             return 0
@@ -329,38 +325,6 @@ class Study:
         if draws.batches is not None:
             draws.batches.restore(tensors["order"], note["cursor"])
         return int(note["step"])
-
-
-class _Draws:
-    """Features, rows and group weights of one step after another."""
-
-    def __init__(self, study: Study, groups: Sequence[Tensor | None], seed: int) -> None:
-        self.study, n, device = study, len(study.data), study.device
-        everything = torch.arange(n, device=device)
-        chosen = [everything if group is None else group.to(device) for group in groups]
-        size = study.settings.batch_size
-        self.whole: Any = None
-        self.batches: GroupBatches | None = None
-        if size is None and study.settings.joint_forward:
-            self.whole = next(iter(study.data.batches(None)))
-            self.weights = torch.zeros(len(chosen), n, device=device)
-            for row, group in zip(self.weights, chosen, strict=True):
-                row.index_add_(0, group, torch.full((len(group),), 1 / len(group), device=device))
-        else:
-            self.batches = GroupBatches(chosen, size or max(len(group) for group in chosen), seed)
-
-    def __next__(self) -> tuple[Tensor, Tensor | None, Tensor]:
-        study = self.study
-        if self.batches is None:
-            return study.features(self.whole), None, self.weights
-        drawn = self.batches.draw()
-        rows = torch.cat(drawn)
-        if study.settings.joint_forward:
-            features = study.features(study.data.batch(rows))
-        else:
-            features = torch.cat([study.features(study.data.batch(group)) for group in drawn])
-        weights = torch.block_diag(*[features.new_full((1, len(group)), 1 / len(group)) for group in drawn])
-        return features, rows, weights
 
 
 def is_right(logits: Tensor, y: Tensor, task: Task) -> Tensor:
@@ -399,10 +363,3 @@ def _task_of(head: nn.Module, y: Tensor) -> Task:
     task = infer_task(y)
     one_logit = isinstance(head, nn.Linear) and head.out_features == 1
     return "binary" if task == "multiclass" and one_logit else task
-
-
-def _add_l2(parameters: Sequence[nn.Parameter], factor: float) -> None:
-    with torch.no_grad():
-        for parameter in parameters:
-            if parameter.grad is not None:
-                parameter.grad.add_(parameter, alpha=2 * factor)

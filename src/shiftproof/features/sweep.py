@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from shiftproof.data.dataset import Split, Task
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.features.head_gradients import HeadGradients, Samples
+from shiftproof.features.replay import capture
 from shiftproof.training.optimizers import LeanAdam
 
 OBJECTIVES = ("erm", "irm", "vrex", "irmx", "ib-irm", "clove", "iga", "fishr", "groupdro")
@@ -60,7 +61,7 @@ class HeadSweep:
         envs = int(env.max()) + 1
         steps, heads, outputs, d = self.weight.shape
         weight = self.weight.permute(3, 0, 1, 2).reshape(d, -1)
-        right = features.new_zeros(envs, steps * heads)
+        right = torch.zeros(envs, steps * heads, dtype=torch.float64, device=features.device)
         for start in range(0, len(y), EVALUATION_BLOCK):
             rows = slice(start, start + EVALUATION_BLOCK)
             z = torch.addmm(self.bias.reshape(-1), features[rows], weight).view(-1, steps * heads, outputs)
@@ -87,6 +88,7 @@ class LinearHeadSweep:
     - `clove_batch`: CLOvE's calibration error is taken on one random mini-batch of this size an environment and step,
       as in the released code; None takes all samples.
     - `start`: "xavier" with zero biases, or torch's own "default". Seeds differ in nothing but this.
+    - `replay`: on a GPU a step is captured once and replayed, and no step waits for the host.
 
     >>> import torch
     >>> from shiftproof.features import LinearHeadSweep
@@ -107,6 +109,7 @@ class LinearHeadSweep:
     clove_batch: int | None = 512
     start: Literal["xavier", "default"] = "xavier"
     block: int | None = None
+    replay: bool = True
     settings: tuple[HeadSetting, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
@@ -151,17 +154,30 @@ class LinearHeadSweep:
         kept_weight, kept_bias = [], []
         adam = LeanAdam([weight, bias], lr=self.lr)
         shrink = (2 * l2).view(-1, 1)
+
+        def move() -> Tensor:
+            grad, grad_bias = gradients(weight, bias)
+            weight.grad = grad.addcmul_(shrink, weight).div_(scale.view(-1, 1))
+            bias.grad = grad_bias.addcmul_(shrink, bias).div_(scale.view(-1, 1))
+            adam.step()
+            return bias.grad
+
         with torch.no_grad():
+            captured = capture(move, [weight, bias, *gradients.state], adam) if self._replays(features) else None
             for step in range(1, wanted[-1] + 1):
-                grad, grad_bias = gradients(weight, bias)
-                weight.grad = grad.addcmul_(shrink, weight).div_(scale.view(-1, 1))
-                bias.grad = grad_bias.addcmul_(shrink, bias).div_(scale.view(-1, 1))
-                adam.step()
+                gradients.draw()
+                if captured is None:
+                    move()
+                else:
+                    captured[0].replay()
                 if step in wanted:
                     kept_weight.append(weight.detach().permute(1, 2, 0).clone())
                     kept_bias.append(bias.detach().clone())
         place = tuple(unique.index(s.trained_as) for s in settings)
         return HeadSweep(settings, tuple(wanted), torch.stack(kept_weight), torch.stack(kept_bias), place)
+
+    def _replays(self, features: Tensor) -> bool:
+        return self.replay and features.device.type == "cuda"
 
     def _begin(self, unique: list[HeadSetting], features: Tensor, outputs: int) -> tuple[nn.Parameter, nn.Parameter]:
         """The starting weights, [d, heads, C], equal for equal seeds."""
