@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -10,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+MOST_AT_ONCE = 6  # 1,287 systems for six objectives and seven rows
 MOST_BY_ENUMERATION = 8  # 19,448 systems for eight objectives and nine rows; more go to HiGHS
 TOLERANCE = 1e-9  # of a row's own terms, so that rows of any size are held equally well
 
@@ -22,7 +25,9 @@ def maximise_on_simplex(objective: Array, rows: Array, bounds: Array) -> Array |
     The optimum of a linear programme lies on a vertex, and a vertex is where M - 1 of the inequalities hold with
     equality; for a handful of unknowns all of these small systems are solved at once. Every row is first divided by its
     largest entry, and a row counts as met when it is short by less than 1e-9 of the size of its own terms: the answer
-    does not change when the rows or the objective are scaled, which absolute tolerances cannot promise.
+    does not change when the rows or the objective are scaled, which absolute tolerances cannot promise. From seven
+    unknowns on, vertices on few rows are looked at first, and the search ends where the multipliers of the best one
+    prove that there is no better.
     """
     largest = np.abs(rows).max(axis=1) if len(rows) else np.empty(0)
     if ((largest == 0) & (bounds > 0)).any():
@@ -33,14 +38,64 @@ def maximise_on_simplex(objective: Array, rows: Array, bounds: Array) -> Array |
     objective = objective / scale if scale > 0 else objective
     if len(objective) > MOST_BY_ENUMERATION:
         return _by_highs(objective, rows, bounds)
+    if len(objective) > MOST_AT_ONCE:
+        return _by_layers(objective, rows, bounds)
     points = _vertices(rows, bounds)
-    values = points @ rows.T
+    points = points[_met(points, rows, bounds)]
+    return points[np.argmax(points @ objective)] if len(points) else None
+
+
+def _met(points: Array, rows: Array, bounds: Array) -> NDArray[np.bool_]:
+    """Which points meet every row, up to rounding."""
     room = np.abs(points) @ np.abs(rows).T + np.abs(bounds)
-    met = (values - bounds >= -TOLERANCE * room).all(axis=1)
-    if not met.any():
-        return None
-    points = points[met]
-    return points[np.argmax(points @ objective)]
+    return np.all(points @ rows.T - bounds >= -TOLERANCE * room, axis=1)
+
+
+def _by_layers(objective: Array, rows: Array, bounds: Array) -> Array | None:
+    """The best vertex: those with no tight row first, then with one, ... until one is proved to be the best."""
+    size = len(objective)
+    best: Vertex | None = None
+    for tight in range(min(len(rows), size - 1) + 1):
+        some, others = _bases(size, len(rows), tight)
+        square = np.ones((len(some), tight + 1, tight + 1))
+        square[:, 1:] = rows[some[:, :, None], others[:, None, :]]
+        right = np.concatenate([np.ones((len(some), 1)), bounds[some]], axis=1)
+        solved, _ = torch.linalg.solve_ex(torch.from_numpy(square), torch.from_numpy(right))
+        parts, inside = _inside(solved.numpy())
+        points = np.zeros((len(parts), size))
+        np.put_along_axis(points, others[inside], parts, axis=1)
+        kept = np.flatnonzero(_met(points, rows, bounds))
+        if len(kept):
+            first = kept[np.argmax(points[kept] @ objective)]
+            if best is None or points[first] @ objective > best.point @ objective:
+                number = np.flatnonzero(inside)[first]
+                best = Vertex(points[first], square[number], some[number], others[number])
+        if best is not None and _is_best(best, objective, rows):
+            break
+    return None if best is None else best.point
+
+
+@dataclass(frozen=True)
+class Vertex:
+    """A point where the rows `tight` hold with equality and all unknowns but the `support` are zero."""
+
+    point: Array
+    system: Array
+    tight: NDArray[np.int64]
+    support: NDArray[np.int64]
+
+
+def _is_best(vertex: Vertex, objective: Array, rows: Array) -> bool:
+    r"""Whether the multipliers of a vertex have the signs that make it optimal (sufficient, and not where it is flat).
+
+    .. math:: c = \lambda\mathbf 1 - A_T^\top\mu - \nu, \qquad \mu, \nu \ge 0,\ \nu = 0 \text{ on the support}
+    """
+    right = torch.from_numpy(objective[vertex.support])
+    found, _ = torch.linalg.solve_ex(torch.from_numpy(vertex.system.T.copy()), right)
+    level, slopes, rows = found.numpy()[0], found.numpy()[1:], rows[vertex.tight]
+    sizes = np.abs(level) + np.abs(slopes) @ np.abs(rows) + np.abs(objective)
+    reduced = level + slopes @ rows - objective
+    return bool((slopes <= 0).all() and (reduced >= -TOLERANCE * sizes).all())  # False for what is not finite
 
 
 def _vertices(rows: Array, bounds: Array) -> Array:
@@ -53,11 +108,26 @@ def _vertices(rows: Array, bounds: Array) -> Array:
     solved, _ = torch.linalg.solve_ex(torch.from_numpy(table[chosen]), torch.from_numpy(right[chosen]))
     points = solved.numpy()
     points[zero] = 0.0
-    inside = np.isfinite(points).all(axis=1) & (points >= -1e-12).all(axis=1)
+    return _inside(points)[0]
+
+
+def _inside(points: Array) -> tuple[Array, NDArray[np.bool_]]:
+    """Those of the points that lie in the simplex, put exactly there, and which they are."""
+    with np.errstate(invalid="ignore"):  # a singular system may have given anything
+        total = points.sum(axis=1)
+    inside = np.isfinite(points).all(axis=1) & (points >= -1e-12).all(axis=1) & (np.abs(total - 1) < 1e-6)
     points = points[inside].clip(min=0)
-    total = points.sum(axis=1, keepdims=True)
-    fits = np.abs(total[:, 0] - 1) < 1e-6  # a singular system may have given anything
-    return points[fits] / total[fits]
+    return points / points.sum(axis=1, keepdims=True), inside
+
+
+@lru_cache(maxsize=64)
+def _bases(size: int, rows: int, tight: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """All ways to take `tight` rows, each with all ways to take the `tight + 1` unknowns that are not zero."""
+    some = np.array(list(itertools.combinations(range(rows), tight)), dtype=np.int64).reshape(
+        math.comb(rows, tight), tight
+    )
+    others = np.array(list(itertools.combinations(range(size), tight + 1)), dtype=np.int64)
+    return np.repeat(some, len(others), axis=0), np.tile(others, (len(some), 1))
 
 
 @lru_cache(maxsize=64)
