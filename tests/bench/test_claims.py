@@ -172,7 +172,7 @@ def test_claims_of_attacks_and_of_heads_read_the_rows_of_their_tables():
         row("cora", name, [value, value], hao=weight, column=column)
         for column in ("homo", "robust", "combo", "average")
         for name in ("pgd", "metagia", "agia", "tdgia", "atdgia", "clean")
-        for weight, value in ((0.0, 0.83), (1.0, 0.5))
+        for weight, value in ((0.0, 0.83), ("chosen", 0.5))
         if name != "clean" or weight == 0.0
     ]
     assert {f.verdict for _, f in held_against("hao-cora", attacks).claims} == {"holds"}

@@ -32,7 +32,7 @@ def test_finished_pieces_are_read_and_the_rows_are_the_same(tmp_path: Path, monk
     def never(*_, **__):
         raise AssertionError("was done already")
 
-    monkeypatch.setattr("shiftproof.bench.hao.attack", never)
+    monkeypatch.setattr("shiftproof.bench.hao_pieces.attack", never)
     monkeypatch.setattr("shiftproof.robustness.trained_zoo.train_defence", never)
     assert against_the_zoo("computers", ("pgd", "tdgia", "agia"), work) == first
 
@@ -72,5 +72,41 @@ def test_printed_figures_are_those_of_the_chapter() -> None:
 
 
 def test_what_such_a_recipe_does_not_take_is_said(tmp_path: Path) -> None:
-    with pytest.raises(ShiftproofError, match="no --workers"):
-        CliRunner().invoke(app, ["bench", "hao-cora", "--workers", "2", "--out", str(tmp_path)], catch_exceptions=False)
+    with pytest.raises(ShiftproofError, match="computes its table by itself"):
+        CliRunner().invoke(app, ["bench", "hao-cora", "--search", "2", "--out", str(tmp_path)], catch_exceptions=False)
+    with pytest.raises(ShiftproofError, match="at least one worker"):
+        against_the_zoo("cora", ("pgd",), Work(tmp_path, range(1), smoke=True, workers=0))
+
+
+def test_collecting_takes_the_seeds_and_defences_that_are_finished(tmp_path: Path) -> None:
+    def work(seeds: int, **how) -> Work:
+        return Work(tmp_path, range(seeds), smoke=True, **how)
+
+    with pytest.raises(ShiftproofError, match="no seed with all its attacks"):
+        against_the_zoo("cora", ("pgd",), work(2, collect=True))
+    first = against_the_zoo("cora", ("pgd",), work(1))
+    assert against_the_zoo("cora", ("pgd",), work(2, collect=True)) == first
+    against_the_zoo("cora", ("pgd",), work(2))
+    for file in (tmp_path / "defences").glob("rgat-seed2-*"):
+        file.unlink()
+    rows = against_the_zoo("cora", ("pgd",), work(2, collect=True))
+    assert {row["seeds"] for row in rows} == {2}
+    assert {row["defences"] for row in first} == {5}
+    assert {row["defences"] for row in rows} == {4}
+
+
+def test_the_weight_of_a_line_is_the_one_that_the_attackers_examiners_like_least(tmp_path: Path) -> None:
+    rows = against_the_zoo("cora", ("pgd",), Work(tmp_path, range(2), smoke=True))
+    chosen = next(row for row in rows if row["variant"] == {"hao": "chosen", "column": "homo"})
+    for weight, tried in zip(chosen["weights"], chosen["examined"], strict=True):
+        assert len(tried) == 3  # two of the grid and the one half way
+        assert tried[f"{weight:g}"] == min(tried.values())
+    published = next(row for row in rows if row["variant"]["hao"] == "published")
+    assert published["weights"] == [1.0, 1.0]
+
+
+@pytest.mark.slow
+def test_workers_make_the_same_table(tmp_path: Path) -> None:
+    alone = against_the_zoo("cora", ("pgd",), Work(tmp_path / "a", range(1), smoke=True, device="cpu"))
+    shared = against_the_zoo("cora", ("pgd",), Work(tmp_path / "b", range(1), smoke=True, device="cpu", workers=2))
+    assert [row["mean"] for row in shared] == pytest.approx([row["mean"] for row in alone])

@@ -134,11 +134,8 @@ def _trained_as(asked: Asked, jobs: list[Job]) -> list[Job]:
 
 
 def _own_work(asked: Asked, recipe: Recipe) -> list[Row]:
-    if asked.collect or asked.engine != Local(1) or asked.search or asked.outside:
-        raise ShiftproofError(
-            f"'{asked.recipe}' works in one process and keeps what is done: "
-            "no --collect, no --workers, no --engine, no --search and no --with"
-        )
+    if not isinstance(asked.engine, Local) or asked.search or asked.outside:
+        raise ShiftproofError(f"'{asked.recipe}' trains no methods: it takes no --engine, no --search and no --with")
     assert recipe.run is not None
     return recipe.run(
         recipe.work(
@@ -148,6 +145,8 @@ def _own_work(asked: Asked, recipe: Recipe) -> list[Row]:
             device=asked.device,
             style=asked.style,
             only=asked.only,
+            workers=asked.engine.workers,
+            collect=asked.collect,
         )
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from shiftproof.data.nodes import NodeGraph, undirected
 from shiftproof.errors import ShiftproofError
+from shiftproof.training.checkpoint import write_atomic
 
 
 @dataclass(frozen=True)
@@ -143,12 +145,12 @@ class Perturbation:
         )
 
     def save(self, path: str | Path) -> Path:
-        """Write the perturbation as an npz file without pickles."""
+        """Write the perturbation as an npz file without pickles; the file is whole or not there."""
         path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
         arrays = {name: getattr(self, name).detach().cpu().numpy() for name in _TENSORS}
-        with path.open("wb") as file:
-            np.savez_compressed(file, log=np.array(json.dumps(dict(self.log))), **arrays)
+        packed = io.BytesIO()
+        np.savez_compressed(packed, log=np.array(json.dumps(dict(self.log))), **arrays)
+        write_atomic(path, packed.getvalue())
         return path
 
     @classmethod

@@ -77,6 +77,25 @@ def train_zoo(
     return Zoo(tuple(members))
 
 
+def read_zoo(
+    graph: NodeGraph,
+    specs: Sequence[DefenceSpec] | None = None,
+    *,
+    seeds: Sequence[int] = (0,),
+    preset: ZooPreset | None = None,
+    folder: str | Path,
+) -> Zoo:
+    """Those models that `train_zoo` with the same arguments has finished; nothing is trained."""
+    preset = preset or preset_for(graph.name)
+    specs = preset.specs() if specs is None else tuple(specs)
+    data = fingerprint(graph)
+    work = [(spec, int(seed)) for seed in seeds for spec in specs]
+    found = [
+        _read(graph, spec, seed, _place(folder, spec, seed, _config(spec, seed, preset, data))) for spec, seed in work
+    ]
+    return Zoo(tuple(member for member in found if member is not None))
+
+
 def fingerprint(graph: NodeGraph) -> str:
     """A short digest of everything training sees, so that a model is never taken for one of other data."""
     total = hashlib.blake2b(digest_size=8)
@@ -89,15 +108,14 @@ def _member(
     graph: NodeGraph, spec: DefenceSpec, seed: int, preset: ZooPreset, data: str, folder: str | Path | None
 ) -> Member:
     config = _config(spec, seed, preset, data)
+    place = None if folder is None else _place(folder, spec, seed, config)
+    found = None if place is None else _read(graph, spec, seed, place)
+    if found is not None:
+        return found
     model = build_defence(spec.backbone, graph, seed=seed, **spec.constructor)
-    place = None if folder is None else Path(folder) / f"{spec.name}-seed{seed}-{_short(config)}"
-    if place is not None and place.with_suffix(".json").is_file():
-        note = read_json(place.with_suffix(".json"), "the zoo")
-        tensors, _ = read_tensors(place.with_suffix(".safetensors"), "the zoo")
-        restore(model, tensors, str(place.with_suffix(".safetensors")))
-        return Member(spec, seed, model.eval(), note["accuracies"], note["seconds"])
     flag = preset.flag if spec.flag else None
-    trained = train_defence(model, graph, epochs=preset.epochs, lr=preset.lr, flag=flag, seed=seed)
+    early = {} if preset.patience is None else {"patience": preset.patience, "evaluate_from": 0.0}
+    trained = train_defence(model, graph, epochs=preset.epochs, lr=preset.lr, flag=flag, seed=seed, **early)
     accuracies = {part: value for part, value in trained.accuracies.items() if value == value}
     if place is not None:
         write_tensors(place.with_suffix(".safetensors"), model.state_dict(), {"config": config})
@@ -109,8 +127,24 @@ def _member(
     return Member(spec, seed, trained.model, accuracies, trained.seconds)
 
 
+def _place(folder: str | Path, spec: DefenceSpec, seed: int, config: dict[str, Any]) -> Path:
+    """The path of a model without the ending of its two files."""
+    return Path(folder) / f"{spec.name}-seed{seed}-{_short(config)}"
+
+
+def _read(graph: NodeGraph, spec: DefenceSpec, seed: int, place: Path) -> Member | None:
+    if not place.with_suffix(".json").is_file():
+        return None
+    note = read_json(place.with_suffix(".json"), "the zoo")
+    tensors, _ = read_tensors(place.with_suffix(".safetensors"), "the zoo")
+    model = build_defence(spec.backbone, graph, seed=seed, **spec.constructor)
+    restore(model, tensors, str(place.with_suffix(".safetensors")))
+    return Member(spec, seed, model.eval(), note["accuracies"], note["seconds"])
+
+
 def _config(spec: DefenceSpec, seed: int, preset: ZooPreset, data: str) -> dict[str, Any]:
-    training = {"epochs": preset.epochs, "lr": preset.lr, "flag": asdict(preset.flag) if spec.flag else None}
+    training = {"epochs": preset.epochs, "patience": preset.patience, "lr": preset.lr}
+    training["flag"] = asdict(preset.flag) if spec.flag else None
     return {"defence": spec.name, "options": spec.constructor, "seed": seed, "data": data, "training": training}
 
 

@@ -17,7 +17,7 @@ from shiftproof.errors import ShiftproofError, TrainingDiverged
 from shiftproof.registry import defences, fitting_options, parse_name
 from shiftproof.robustness.adjacency import Adjacency
 from shiftproof.robustness.features import Features
-from shiftproof.robustness.flag import FLAG, flag_backward
+from shiftproof.robustness.flag import FLAG, RecordedFLAG, flag_backward
 from shiftproof.training.progress import Style
 from shiftproof.training.progress import progress as show
 
@@ -185,15 +185,24 @@ def _stepper(
         logits = model(x, train.adjacency)
         return F.cross_entropy(logits if whole else logits[train.nodes], labels)
 
-    def step() -> Tensor:
+    def plain() -> Tensor:
         optimizer.zero_grad()
+        value = loss(train.features) if flag is None else flag_backward(loss, train.features.x, flag)
         if flag is None:
-            value = loss(train.features)
             value.backward()
-        else:
-            value = flag_backward(loss, train.features.x, flag)
         optimizer.step()
         return value.detach()
+
+    if flag is None or not train.features.x.is_cuda:
+        return plain
+    model.train()
+    recorded = RecordedFLAG(loss, train.features.x, flag, list(model.parameters()))
+
+    def step() -> Tensor:
+        optimizer.zero_grad(set_to_none=False)
+        value = recorded()
+        optimizer.step()
+        return value
 
     return step
 

@@ -79,13 +79,17 @@ class DefenceSpec:
 
 @dataclass(frozen=True)
 class ZooPreset:
-    """How the zoo is built and trained on one graph (spec/hao.md 5.2, 7)."""
+    """How the zoo is built and trained on one graph (spec/hao.md 5.2, 7).
+
+    Training ends early where validation accuracy, looked at after every epoch, has not risen for `patience` epochs.
+    """
 
     hidden: int = 64
     guard_threshold: float = 0.1
     rgat_threshold: float = 0.1
     flag: FLAG = field(default_factory=FLAG)
     epochs: int = 400
+    patience: int | None = 100
     lr: float = 0.01
     large: bool = False  # on large graphs EGuard stands for Guard
     layer_norm_first: bool = True  # LN-first models are left out on graphs without homophily (spec/hao.md 8.6)

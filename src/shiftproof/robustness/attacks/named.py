@@ -123,6 +123,7 @@ def agia(
     edge_steps: int = 300,
     edge_rate: float = 0.01,
     beta: float | None = None,
+    edge_mask: Mask = "target",
     step: float | None = None,
     first_random: float = 0.0,
     branching: bool = True,
@@ -131,7 +132,7 @@ def agia(
     """Edge weights optimised together with features; with `step`, inside SeqGIA."""
     require_steps(edge_steps, edge_rate, None)
     update = _sign(steps, rate, patience, best=best)
-    choice = AdaptiveEdges(rounds, edge_steps, edge_rate, beta, update)
+    choice = AdaptiveEdges(rounds, edge_steps, edge_rate, beta, update, edge_mask)
     if step is None:
         return InjectionAttack(choice, update)
     return InjectionAttack(choice, update, "normal", Sequential(step, branching, first_random))

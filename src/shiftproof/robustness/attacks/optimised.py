@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from shiftproof.robustness.attacks.choices import Joined, RandomEdges
+from shiftproof.robustness.attacks.objective import Mask, attack_loss
 from shiftproof.robustness.attacks.situation import Situation
 from shiftproof.robustness.attacks.soft_edges import SoftView, edge_gradient, open_soft_view
 from shiftproof.robustness.attacks.updates import SignPGD, Update
@@ -85,6 +85,8 @@ class AdaptiveEdges:
     """AGIA: random edges and features first, then edge weights optimised with the features held, and new features.
 
     `rounds` counts both; each ends with features, which are those of the result where the attack has one batch only.
+    `mask` leaves targets that are lost already out of the edges' loss: without it their loss, which has no bound, draws
+    most edges to a few of them (on Cora to 426 of 810 targets, where random edges reach 629).
     """
 
     rounds: int = 2
@@ -92,6 +94,7 @@ class AdaptiveEdges:
     edge_rate: float = 0.01
     beta: float | None = None
     update: Update = field(default_factory=SignPGD)
+    mask: Mask = "target"
     distinct = False
 
     def __call__(self, situation: Situation, count: int, candidates: Tensor) -> Joined:
@@ -110,20 +113,31 @@ class AdaptiveEdges:
         if situation.reference:
             return stale_weights(view, weights, labels, each, steps=self.edge_steps, rate=self.edge_rate)
         beta = 1 / each if self.beta is None else self.beta  # spec/hao.md §7
-        return soft_weights(view, weights, labels, each, steps=self.edge_steps, rate=self.edge_rate, beta=beta)
+        how = {"steps": self.edge_steps, "rate": self.edge_rate}
+        return soft_weights(view, weights, labels, each, **how, beta=beta, mask=self.mask)
 
 
 def soft_weights(
-    view: SoftView, weights: Tensor, labels: Tensor, each: int, *, steps: int, rate: float, beta: float
+    view: SoftView,
+    weights: Tensor,
+    labels: Tensor,
+    each: int,
+    *,
+    steps: int,
+    rate: float,
+    beta: float,
+    mask: Mask = "target",
 ) -> Tensor:
     r"""Adam on the edge weights, clipped to [0, 1], with a fresh gradient in every step, of
 
-    .. math:: -\overline{\mathrm{CE}} + \beta\,\overline{|b - \textstyle\sum_j v_{wj}|}
+    .. math:: -\overline{m\,\mathrm{CE}} + \beta\,\overline{|b - \textstyle\sum_j v_{wj}|}
+
+    where the `mask` :math:`m` is that of `attack_loss`.
     """
     v = weights.clone().requires_grad_()
     optimizer = torch.optim.Adam([v], lr=rate, fused=True)
     for _ in range(steps):
-        loss = beta * (each - v.sum(1)).abs().mean() - F.cross_entropy(view.logits(v), labels)
+        loss = beta * (each - v.sum(1)).abs().mean() - attack_loss(view.logits(v), labels, mask)
         (v.grad,) = torch.autograd.grad(loss, v)
         optimizer.step()
         with torch.no_grad():
