@@ -1,13 +1,12 @@
-"""Explaining a trained model point by point: a mask found by descent, a network that masks, gradients.
+"""Which points a trained model needs: masks found by descent or by a network, and gradients.
 
-Each function takes a `WeightedModel` and a batch and gives one score in [0, 1] for each node. A masked model sees edges
-weighted by the product of the masks of both ends (spec/gmt.md 5.8).
+Each function takes a `WeightedModel` and a batch and gives one score in [0, 1] for each point; no cloud's scores depend
+on the others. A mask `m` of points is one of edges, `m_u m_v` (spec/gmt.md 5.8).
 """
 
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shiftproof.data.dataset import Task
@@ -15,9 +14,9 @@ from shiftproof.data.graphs import GraphBatch
 from shiftproof.data.points import moved, positions
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.amortised import MaskNetwork
-from shiftproof.methods.masks import bernoulli_entropy
+from shiftproof.methods.masks import bernoulli_entropy, disagreement
 from shiftproof.methods.weighted import WeightedModel
-from shiftproof.nn import NodeScorer, lift_to_edges, sample_concrete, segment_count, segment_mean
+from shiftproof.nn import GraphFeaturizer, NodeScorer, lift_to_edges, sample_concrete, segment_count, segment_mean
 
 SCORER_DROPOUT = 0.2  # spec gmt 4.3, on point clouds
 
@@ -33,118 +32,140 @@ def bernmask(
     seed: int = 0,
     noise: Tensor | None = None,
 ) -> Tensor:
-    """BernMask, GNNExplainer on points: for every cloud the few points that keep the model's prediction.
+    """BernMask: for every cloud the few points that keep what the model says, GNNExplainer's way.
 
-    .. math:: \\min_M CE(f(G ⊙ m_u m_v), \\hat p) + c_{size}\\, mean_u\\, m_u + c_{ent}\\, mean_u H(m_u), \\; m = σ(M)
+    .. math:: \\min_M D(f(G ⊙ m), f(G)) + c_{size}\\, mean_u m_u + c_{ent}\\, mean_u H(m_u), \\quad m = σ(M)
 
-    The prediction to keep is the distribution that the model gave, not its class. `M` starts at `N(1, 2 / points)`.
+    `D` is `divergence`. `M` starts at `N(1, 2 / points)`, from `noise` (standard normal, one number a point) where it
+    is given. Means are over the points of each cloud, so one mask over a batch is the same as one cloud after the
+    other.
     """
     if steps < 1 or lr <= 0:
         raise ShiftproofError(f"BernMask takes at least one step of positive size, not {steps} of {lr}")
     owner, graphs = batch.batch, batch.num_graphs
+    if noise is None:
+        generator = torch.Generator().manual_seed(seed)
+        noise = torch.randn(batch.num_nodes, generator=generator).to(batch.x.device, batch.x.dtype)
+    points = segment_count(owner, graphs, noise.dtype).index_select(0, owner)
+    mask = (1 + noise * (2 / points).sqrt()).requires_grad_()
+    optimizer = torch.optim.Adam([mask], lr=lr)
     with model.frozen():
         with torch.no_grad():
-            logits = model(batch)
-        if noise is None:
-            generator = torch.Generator().manual_seed(seed)
-            noise = torch.randn(batch.num_nodes, generator=generator).to(batch.x.device, batch.x.dtype)
-        points = segment_count(owner, graphs + 1, batch.x.dtype).clamp(min=1)
-        mask = (1 + noise * (2 / points).sqrt().index_select(0, owner)).requires_grad_()
-        optimizer = torch.optim.Adam([mask], lr=lr)
+            original = model(batch)
+        task = model.task_of(original)
         for _ in range(steps):
             keep = mask.sigmoid()
-            cost = divergence(model(batch, lift_to_edges(keep, batch.edge_index)), logits, model.task_of(logits))
-            cost = cost + size * segment_mean(keep, owner, graphs)
-            cost = cost + entropy * segment_mean(bernoulli_entropy(keep), owner, graphs)
+            cost = divergence(model(batch, lift_to_edges(keep, batch.edge_index)), original, task)
+            cost = cost + segment_mean(size * keep + entropy * bernoulli_entropy(keep), owner, graphs)
             (mask.grad,) = torch.autograd.grad(cost.sum(), [mask])
             optimizer.step()
     return mask.detach().sigmoid()
 
 
 class PointMaskNetwork(MaskNetwork):
-    """BernMask-P, PGExplainer on points: one logit a point from a frozen model's embeddings.
+    """BernMask-P's network: one logit a point from a frozen model's embeddings, trained so that the masked model says
+    what it said of the whole cloud.
 
-    .. math:: \\min_φ CE(f(G ⊙ m_u m_v), \\hat p) + c_{size}\\, mean_u\\, m_u + c_{ent}\\, mean_u H(m_u), \\quad
-        m \\sim concrete(MLP_φ(h))
-
-    The temperature of the draw is 1 throughout; `fit` is that of `MaskNetwork`.
+    .. math:: mean_G D(f(G ⊙ m), f(G)) + c_{size}\\, mean_u m_u + c_{ent}\\, mean_G\\, mean_{u ∈ G} H(m_u), \\quad
+        m = concrete(MLP(h_u))
     """
 
     def __init__(
         self, channels: int, *, size: float = 0.01, entropy: float = 0.01, dropout: float = SCORER_DROPOUT
     ) -> None:
-        super().__init__(channels, size=size, entropy=entropy, dropout=dropout)
+        super().__init__(channels, size=size, entropy=entropy)
         self.scorer = NodeScorer(channels, norm="batch", dropout=dropout)
 
     def forward(self, nodes: Tensor, batch: GraphBatch) -> Tensor:
+        """The logits of points, before any noise."""
         return self.scorer(nodes, batch.batch, batch.num_graphs)
 
     def scores(self, model: WeightedModel, batch: GraphBatch) -> Tensor:
+        """Scores of points in [0, 1], without any noise."""
         was_training = self.training
         self.eval()
         with torch.no_grad(), model.frozen():
-            logits = self(model.nodes(batch), batch)
+            found = self(model.nodes(batch), batch).sigmoid()
         self.train(was_training)
-        return logits.sigmoid()
+        return found
 
     def loss(self, model: WeightedModel, batch: GraphBatch, temperature: float = 1.0) -> Tensor:
+        """What the network minimises on a batch; the model is frozen already, and the temperature is always 1."""
         with torch.no_grad():
-            nodes, whole = model.nodes(batch), model(batch)
-        mask = sample_concrete(self(nodes, batch))
-        kept = divergence(model(batch, lift_to_edges(mask, batch.edge_index)), whole, model.task_of(whole))
-        owner, graphs = batch.batch, batch.num_graphs
-        cost = self.size * segment_mean(mask, owner, graphs)
-        return (kept + cost + self.entropy * segment_mean(bernoulli_entropy(mask), owner, graphs)).mean()
+            nodes, original = model.nodes(batch), model(batch)
+        mask = sample_concrete(self(nodes, batch))  # spec gmt 5.8: temperature (1, 1), whatever PGExplainer's epoch has
+        kept = divergence(model(batch, lift_to_edges(mask, batch.edge_index)), original, model.task_of(original))
+        price = segment_mean(bernoulli_entropy(mask), batch.batch, batch.num_graphs)
+        return kept.mean() + self.size * mask.mean() + self.entropy * price.mean()
+
+    def extra_repr(self) -> str:
+        return f"size={self.size}, entropy={self.entropy}"
 
 
 def gradgeo(model: WeightedModel, batch: GraphBatch) -> Tensor:
-    """GradGeo: how much the predicted class moves with the place of each point, `g / (1 + g)` of `g = ‖∂z_ŷ / ∂p‖₂`.
+    """How much the prediction moves with the place of each point, `g / (1 + g)` of `g = ‖∂z / ∂p_u‖`.
 
-    Graphs whose nodes have no place are asked about their features.
+    `z` is the logit, with several classes that of the predicted one. A model that does not look at places is asked
+    about features instead.
     """
+    x = batch.x.detach().clone().requires_grad_()
+    batch = batch.replace(x=x)
+    place = positions(batch)
+    place = place if place is x else place.detach().clone().requires_grad_()
     with model.frozen():
-        place = positions(batch).detach().clone().requires_grad_()
-        (slope,) = torch.autograd.grad(_chosen(model, model(moved(batch, place))), [place])
-    return squashed(slope.norm(dim=-1))
+        logit = _explained_logit(model, model(moved(batch, place)))
+        by_place, by_feature = torch.autograd.grad(logit, [place, x], allow_unused=True)
+    slope = by_feature if by_place is None else by_place
+    return x.new_zeros(len(x)) if slope is None else squashed(slope.norm(dim=1))
 
 
 def gradcam(model: WeightedModel, batch: GraphBatch, layer: nn.Module) -> Tensor:
-    """GradCAM: what each point adds to the predicted class through a layer's rectified output, between 0 and 1.
+    """How much each point speaks for the prediction at a layer: 1/2 is nothing at all, less is against it.
 
-    .. math:: s_u = \\sum_c ReLU(A_{uc})\\, \\partial z_ŷ / \\partial A_{uc}, \\qquad
-        \\tfrac12 (1 + s / (1 + |s|))
+    .. math:: \\tfrac12 (1 + s / (1 + |s|)), \\quad s_u = \\sum_c ReLU(a_{uc})\\, \\frac{∂z}{∂a_{uc}}
+
+    `a` are the rows that `layer` gives, `z` is the logit, with several classes that of the predicted one.
     """
     seen: list[Tensor] = []
 
-    def catch(_module: nn.Module, _given: object, out: Tensor) -> Tensor:
+    def keep(_module: nn.Module, _inputs: object, out: Tensor) -> Tensor:
         seen.append(out.detach().requires_grad_())
-        return seen[-1].clone()  # what follows may write into it
+        return seen[-1].clone()  # what comes next may write into its input
 
-    with model.frozen(), torch.enable_grad():
-        handle = layer.register_forward_hook(catch)
-        try:
-            chosen = _chosen(model, model(batch))
-        finally:
-            handle.remove()
-        (slope,) = torch.autograd.grad(chosen, [seen[-1]])
-    return (1 + squashed((seen[-1].detach().relu() * slope).sum(-1))) / 2
+    handle = layer.register_forward_hook(keep)
+    try:
+        with model.frozen():
+            logit = _explained_logit(model, model(batch))
+    finally:
+        handle.remove()
+    if not seen:
+        raise ShiftproofError(f"GradCAM looks at a layer the model passes through; {type(layer).__name__} is not one")
+    rows = seen[-1]
+    (slope,) = torch.autograd.grad(logit, [rows])
+    return (1 + squashed((rows.detach().relu() * slope).sum(-1))) / 2
 
 
-def _chosen(model: WeightedModel, logits: Tensor) -> Tensor:
-    """The sum of the logits of the predicted classes; of the single logits where there is one a graph."""
-    return logits.max(1).values.sum() if model.task_of(logits) == "multiclass" else logits.sum()
+def as_seen(batch: GraphBatch, featurizer: GraphFeaturizer) -> GraphBatch:
+    """The batch without places where the network does not look at them; its features are then what `positions` are."""
+    return batch if featurizer.encoder.takes_positions else batch.replace(node_columns={})
 
 
 def squashed(values: Tensor) -> Tensor:
-    """`v / (1 + |v|)`: order kept, between -1 and 1."""
+    """Values drawn into (-1, 1) in their order, `v / (1 + |v|)`."""
     return values / (1 + values.abs())
 
 
 def divergence(logits: Tensor, original: Tensor, task: Task) -> Tensor:
-    """The cross-entropy of every graph's prediction from the distribution that another prediction stands for."""
-    if task == "multiclass":
-        return -(original.softmax(-1) * logits.log_softmax(-1)).sum(-1)
+    """How far the prediction of each graph is from the original one: cross-entropy against the chances it gave.
+
+    For a regression the squared difference.
+    """
     if task == "regression":
-        return (logits - original).square().flatten(1).sum(1) if logits.dim() > 1 else (logits - original).square()
-    loss = F.binary_cross_entropy_with_logits(logits, original.sigmoid(), reduction="none")
-    return loss.flatten(1).mean(1) if loss.dim() > 1 else loss
+        return disagreement(logits, original, task)
+    return disagreement(logits, original.softmax(-1) if task == "multiclass" else original.sigmoid(), task)
+
+
+def _explained_logit(model: WeightedModel, logits: Tensor) -> Tensor:
+    """The sum over graphs of the logit to explain; each depends on its own graph alone."""
+    chosen = logits.amax(-1) if model.task_of(logits) == "multiclass" else logits
+    return chosen.sum()

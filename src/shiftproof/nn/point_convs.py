@@ -1,8 +1,8 @@
-"""Layers for points in space: EGNN, DGCNN's edge convolution and Point Transformer, edge weights as arguments.
+"""Message-passing layers for points, whose edge weight is an argument.
 
-Every layer is called `conv(h, wiring, edge_weight=None, edge_attr=None, pos=None)`, where `edge_attr` are edge rows of
-the width it was built for. Weights and rows follow the rules of `shiftproof.nn.convs`: weights `[E, t]` send `t`
-weightings through in one pass.
+Every layer is called `conv(h, wiring, edge_weight=None, edge_attr=None, pos=None)`: rows of points, the edges between
+them, what is known of each edge and where the points are. Places are looked at, never moved. Weights `[E, t]` are those
+of `shiftproof.nn.convs`. PyG's layers of the same names know neither weights nor edge features, hence these.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from shiftproof.errors import unknown
+from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.nn.convs import ZERO_MODES
-from shiftproof.nn.fused import add_weighted
 from shiftproof.nn.norms import NodeBatchNorm
-from shiftproof.nn.segment import segment_softmax, segment_sum
+from shiftproof.nn.segment import segment_count, segment_softmax, segment_sum
 from shiftproof.nn.wiring import Wiring, per_row, weigh
 
 POINT_CONVS = ("egnn", "dgcnn", "point-transformer")
@@ -23,25 +22,52 @@ COLLECT_AT = ("source", "target")
 
 
 def squared_distance(pos: Tensor, wiring: Wiring) -> Tensor:
-    """`‖p_u - p_v‖²` of every edge, `[E, 1]`."""
+    """The squared length of each edge, `[E, 1]`."""
     return (wiring.gather(pos) - pos.index_select(0, wiring.dst)).square().sum(-1, keepdim=True)
 
 
-class EGNNConv(nn.Module):
-    """A layer that sees distances alone, so that turning, mirroring or moving the points changes nothing.
+class _PointConv(nn.Module):
+    """What the layers have in common: as many channels out as in, and so many numbers told of each edge."""
 
-    .. math:: m_{uv} = MLP([h_c ‖ h_o ‖ ‖p_u - p_v‖² ‖ e_{uv}]), \\quad
-        h'_c = ReLU\\big(BN(MLP([h_c ‖ \\sum w_{uv} m_{uv}]))\\big)
+    def __init__(self, channels: int, edge_width: int) -> None:
+        super().__init__()
+        self.channels, self.edge_width = channels, edge_width
 
-    Messages are collected at the end `c` of an edge: its "source" (in graphs of nearest points the neighbour, as in the
-    released code) or its "target"; `o` is the other end. Places are never updated (spec/gmt.md 7.2).
+    def told(self, edge_attr: Tensor | None) -> list[Tensor]:
+        """The edge features as a list of none or one, once they are as wide as was said."""
+        given = 0 if edge_attr is None else edge_attr.shape[-1]
+        if given != self.edge_width:
+            name = type(self).__name__
+            raise ShiftproofError(f"{name} takes edge features of width {self.edge_width} and was given {given}")
+        return [] if edge_attr is None else [edge_attr]
+
+    def places(self, pos: Tensor | None) -> Tensor:
+        if pos is None:
+            raise ShiftproofError(f"{type(self).__name__} needs to know where points are; pass pos")
+        return pos
+
+    def extra_repr(self) -> str:
+        return f"{self.channels}" + (f", edge_width={self.edge_width}" if self.edge_width else "")
+
+
+class EGNNConv(_PointConv):
+    """A layer that sees distances alone, so that turning, mirroring or moving a cloud changes nothing.
+
+    .. math:: m_{ij} = φ_e([h_i ‖ h_j ‖ ‖p_i - p_j‖² ‖ e_{ij}]), \\quad
+        h'_i = ReLU\\big(BN(φ_h([h_i ‖ \\sum_j w_{ij} m_{ij}]))\\big)
+
+    with `φ_e = Linear - ReLU - Linear - ReLU` and `φ_h = Linear - ReLU - Linear`. Point `i` is the `collect_at` end of
+    each stored edge, `j` the other: "source" is the neighbour in a graph of nearest neighbours, as in the published
+    results, "target" the point whose neighbours were looked for (spec/gmt.md 7.2). `samples` is `NodeBatchNorm`'s.
     """
 
-    def __init__(self, channels: int, edge_width: int = 0, collect_at: str = "source", samples: str = "per_sample"):
-        super().__init__()
+    def __init__(
+        self, channels: int, edge_width: int = 0, collect_at: str = "source", samples: str = "per_sample"
+    ) -> None:
+        super().__init__(channels, edge_width)
         if collect_at not in COLLECT_AT:
-            raise unknown("end of an edge to collect at", collect_at, COLLECT_AT)
-        self.channels, self.edge_width, self.collect_at = channels, edge_width, collect_at
+            raise unknown("end of an edge", collect_at, COLLECT_AT)
+        self.collect_at = collect_at
         self.edge_first = nn.Linear(2 * channels + 1 + edge_width, channels)
         self.edge_second = nn.Linear(channels, channels)
         self.node_first = nn.Linear(2 * channels, channels)
@@ -56,45 +82,38 @@ class EGNNConv(nn.Module):
         edge_attr: Tensor | None = None,
         pos: Tensor | None = None,
     ) -> Tensor:
-        assert pos is not None
         here, there = (wiring.src, wiring.dst) if self.collect_at == "source" else (wiring.dst, wiring.src)
-        edge = squared_distance(pos, wiring)
-        edge = edge if edge_attr is None else torch.cat([edge, edge_attr], 1)
-        # W [h_c ‖ h_o ‖ e] = W_1 h_c + W_2 h_o + W_3 e: one product for each node instead of one for each edge
-        own, other, of_edge = self.edge_first.weight.split([self.channels, self.channels, edge.shape[1]], dim=1)
-        rows = F.linear(h, own).index_select(0, here) + F.linear(h, other).index_select(0, there)
-        rows = rows + per_row(F.linear(edge, of_edge, self.edge_first.bias), rows)
-        messages = self.edge_second(rows.relu()).relu()
-        kept, arrived = self.node_first.weight.split(self.channels, dim=1)
-        start = F.linear(h, kept, self.node_first.bias)
-        if edge_weight is not None and edge_weight.dim() == 2 and h.dim() == 2:
-            # what `t` weightings share is computed once, as W Σ w m = Σ w (W m)
-            hidden = add_weighted(start, F.linear(messages, arrived), edge_weight, here)
-        else:
-            total = segment_sum(weigh(messages, edge_weight), here, wiring.num_nodes)
-            hidden = start + F.linear(total, arrived)
-        return self.norm(self.node_second(hidden.relu()), wiring.real_rows).relu()
+        edge = torch.cat([squared_distance(self.places(pos), wiring), *self.told(edge_attr)], -1)
+        of_here, of_there, of_edge = _blocks(self.edge_first, self.channels)
+        hidden = _from_both_ends(h, here, there, of_here, of_there, self.edge_first.bias)
+        hidden = hidden + per_row(F.linear(edge, of_edge), hidden)
+        messages = self.edge_second(hidden.relu()).relu()
+        total = segment_sum(weigh(messages, edge_weight), here, wiring.num_nodes)
+        own = h if h.dim() == total.dim() else h.unsqueeze(1).expand_as(total)
+        hidden = self.node_first(torch.cat([own, total], -1)).relu()
+        return self.norm(self.node_second(hidden), wiring.real_rows).relu()
 
     def extra_repr(self) -> str:
-        return f"{self.channels}, edge_width={self.edge_width}, collect_at={self.collect_at!r}"
+        return f"{super().extra_repr()}, collect_at={self.collect_at!r}"
 
 
-class WeightedEdgeConv(nn.Module):
-    """DGCNN's edge convolution: the mean over what arrives of an MLP of a point and of the step to its neighbour.
+class WeightedEdgeConv(_PointConv):
+    """DGCNN's layer: the mean of what each edge says of the difference between its ends.
 
-    .. math:: h'_v = mean_{u→v}\\; w_{uv}\\, MLP([h_v ‖ h_u - h_v ‖ e_{uv}])
+    .. math:: h'_i = ReLU\\Big(BN\\Big(\\underset{j → i}{\\text{mean}}\\;
+        w_{ij}\\, φ([h_i ‖ h_j - h_i ‖ e_{ij}])\\Big)\\Big), \\quad φ = Linear - ReLU - Linear
 
-    `zero` says whether an edge of weight zero takes part in the mean or is left out (spec/gmt.md 4.4). With weight 1 it
-    is PyG's `EdgeConv` with `aggr="mean"`.
+    An edge of weight zero still counts in the mean, unless `zero="delete"` (spec/gmt.md 4.4). Places are seen as far as
+    the edge features tell them.
     """
 
     def __init__(
         self, channels: int, edge_width: int = 0, zero: str = "zero_message", samples: str = "per_sample"
     ) -> None:
-        super().__init__()
+        super().__init__(channels, edge_width)
         if zero not in ZERO_MODES:
             raise unknown("meaning of a zero weight", zero, ZERO_MODES)
-        self.channels, self.edge_width, self.zero = channels, edge_width, zero
+        self.zero = zero
         self.first = nn.Linear(2 * channels + edge_width, channels)
         self.second = nn.Linear(channels, channels)
         self.norm = NodeBatchNorm(channels, samples=samples)
@@ -107,42 +126,44 @@ class WeightedEdgeConv(nn.Module):
         edge_attr: Tensor | None = None,
         pos: Tensor | None = None,
     ) -> Tensor:
-        own, step, of_edge = self.first.weight.split([self.channels, self.channels, self.edge_width], dim=1)
-        # W_1 h_v + W_2 (h_u - h_v) = (W_1 - W_2) h_v + W_2 h_u
-        rows = F.linear(h, own - step, self.first.bias).index_select(0, wiring.dst) + wiring.gather(F.linear(h, step))
-        if edge_attr is not None:
-            rows = rows + per_row(F.linear(edge_attr, of_edge), rows)
-        messages = weigh(self.second(rows.relu()), edge_weight)
-        present = torch.ones(len(wiring.src), 1, dtype=h.dtype, device=h.device)
-        if edge_weight is not None and self.zero == "delete":
-            present = (edge_weight != 0).to(h.dtype).view(len(wiring.src), -1)
-        count = segment_sum(present, wiring.dst, wiring.num_nodes).clamp(min=1)
-        count = count if messages.dim() == 2 else count.unsqueeze(-1)
-        return self.norm(wiring.aggregate(messages) / count, wiring.real_rows).relu()
+        of_own, of_step, of_edge = _blocks(self.first, self.channels)
+        # W_1 h_i + W_2 (h_j - h_i) = (W_1 - W_2) h_i + W_2 h_j
+        hidden = _from_both_ends(h, wiring.dst, wiring.src, of_own - of_step, of_step, self.first.bias)
+        for edge in self.told(edge_attr):
+            hidden = hidden + per_row(F.linear(edge, of_edge), hidden)
+        total = wiring.aggregate(weigh(self.second(hidden.relu()), edge_weight))
+        count = self._count(wiring, edge_weight).to(total.dtype).clamp(min=1)
+        mean = total / count.view(*count.shape, *[1] * (total.dim() - count.dim()))
+        return self.norm(mean, wiring.real_rows).relu()
+
+    def _count(self, wiring: Wiring, edge_weight: Tensor | None) -> Tensor:
+        """The edges that count at each point: `[N]`, or `[N, t]` where samples delete different ones."""
+        if edge_weight is None or self.zero == "zero_message":
+            return segment_count(wiring.dst, wiring.num_nodes)
+        return segment_sum((edge_weight != 0).long(), wiring.dst, wiring.num_nodes)
 
     def extra_repr(self) -> str:
-        return f"{self.channels}, edge_width={self.edge_width}, zero={self.zero!r}"
+        return f"{super().extra_repr()}, zero={self.zero!r}"
 
 
-class WeightedPointTransformerConv(nn.Module):
-    """Point Transformer: attention over the neighbours, channel by channel, with the step in space as position.
+class WeightedPointTransformerConv(_PointConv):
+    """Point Transformer's layer: attention, channel by channel, between the points that are joined.
 
-    .. math:: h'_v = \\sum_{u→v} w_{uv}\\, a_{uv} ⊙ (W_3 h_u + δ_{uv} + e_{uv}), \\quad
-        a_{uv} = softmax_u(W_1 h_v - W_2 h_u + δ_{uv}), \\quad δ_{uv} = W_δ (p_v - p_u)
+    .. math:: h'_i = ReLU(W_4 \\sum_{j → i} w_{ij}\\, α_{ij} ⊙ (W_3 h_j + δ_{ij}) + b), \\quad
+        α_{ij} = softmax_j(W_1 h_i - W_2 h_j + δ_{ij}), \\quad δ_{ij} = W_p [p_i - p_j ‖ e_{ij}] + b_p
 
-    The softmax is over all edges, whatever their weight (spec/gmt.md 4.4). Without edge rows it is PyG's
-    `PointTransformerConv` without self-loops; here a linear map with ReLU comes before and after it.
+    Attention is shared out among all edges before any is weighted, so a weight of zero does not delete an edge
+    (spec/gmt.md 4.4).
     """
 
     def __init__(self, channels: int, pos_dim: int = 3, edge_width: int = 0) -> None:
-        super().__init__()
-        self.channels, self.pos_dim, self.edge_width = channels, pos_dim, edge_width
-        self.before, self.after = nn.Linear(channels, channels), nn.Linear(channels, channels)
-        self.value = nn.Linear(channels, channels, bias=False)
-        self.source = nn.Linear(channels, channels, bias=False)
+        super().__init__(channels, edge_width)
+        self.pos_dim = pos_dim
         self.target = nn.Linear(channels, channels, bias=False)
-        self.place = nn.Linear(pos_dim, channels)
-        self.edge = nn.Linear(edge_width, channels) if edge_width else None
+        self.source = nn.Linear(channels, channels, bias=False)
+        self.value = nn.Linear(channels, channels, bias=False)
+        self.place = nn.Linear(pos_dim + edge_width, channels)
+        self.last = nn.Linear(channels, channels)
 
     def forward(
         self,
@@ -152,20 +173,29 @@ class WeightedPointTransformerConv(nn.Module):
         edge_attr: Tensor | None = None,
         pos: Tensor | None = None,
     ) -> Tensor:
-        assert pos is not None
-        return self.after(self.attend(self.before(h).relu(), wiring, edge_weight, edge_attr, pos)).relu()
+        return self.last(self.attend(h, wiring, edge_weight, edge_attr, self.places(pos))).relu()
 
     def attend(
         self, h: Tensor, wiring: Wiring, edge_weight: Tensor | None, edge_attr: Tensor | None, pos: Tensor
     ) -> Tensor:
-        """The layer without the maps before and after."""
-        step = self.place(pos.index_select(0, wiring.dst) - wiring.gather(pos))
-        score = self.target(h).index_select(0, wiring.dst) - wiring.gather(self.source(h))
-        score = score + per_row(step, score)
-        told = wiring.gather(self.value(h))
-        told = told + per_row(step if self.edge is None else step + self.edge(edge_attr), told)
-        share = segment_softmax(score, wiring.dst, wiring.num_nodes)
-        return wiring.aggregate(weigh(share * told, edge_weight))
+        """The weighted sum of what is attended to, before the last map."""
+        step = pos.index_select(0, wiring.dst) - wiring.gather(pos)
+        values = wiring.gather(self.value(h))
+        place = per_row(self.place(torch.cat([step, *self.told(edge_attr)], -1)), values)
+        match = self.target(h).index_select(0, wiring.dst) - wiring.gather(self.source(h)) + place
+        share = segment_softmax(match, wiring.dst, wiring.num_nodes)
+        return wiring.aggregate(weigh(share * (values + place), edge_weight))
 
     def extra_repr(self) -> str:
-        return f"{self.channels}, pos_dim={self.pos_dim}, edge_width={self.edge_width}"
+        return f"{super().extra_repr()}, pos_dim={self.pos_dim}"
+
+
+def _blocks(linear: nn.Linear, channels: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The columns of a map for one end of an edge, for the other end, and for the edge itself."""
+    one, other, edge = linear.weight.split([channels, channels, linear.in_features - 2 * channels], 1)
+    return one, other, edge
+
+
+def _from_both_ends(h: Tensor, here: Tensor, there: Tensor, of_here: Tensor, of_there: Tensor, bias: Tensor) -> Tensor:
+    """`W [h_i ‖ h_j] + b` of each edge, by one product for each point instead of one for each edge."""
+    return F.linear(h, of_here, bias).index_select(0, here) + F.linear(h, of_there).index_select(0, there)
