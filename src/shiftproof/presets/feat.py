@@ -21,7 +21,7 @@ def _cmnist(rounds: int, lengths: tuple[int, ...]) -> Preset:
     heads: Mapping[str, Any] = {
         "objectives": ALL_OBJECTIVES,
         "penalties": PENALTIES,
-        "head_steps": (500, 1000, 2000, 5000),
+        "head_steps": lengths,
     }
     return Preset(
         "spec feat 7.1, 7.2",
@@ -44,9 +44,9 @@ FEAT: dict[str, Preset] = {
         {"featurizer": "cnn"},
         {"epochs": 30, "batch_size": 128, "lr": 1e-3, "selection": "val", "evaluate_every": 5},
         {
-            "feat": {"round_epochs": 15, "objective": "irmx", "penalty": 1.0},
+            "feat": {"round_epochs": 10, "objective": "irmx", "penalty": 1.0},
             "feat-heads": {
-                "round_epochs": 15,
+                "round_epochs": 10,
                 "objectives": ("erm", "groupdro", "irmx"),
                 "penalties": (1e-2, 1e-1, 1.0, 1e1, 1e2),
                 "head_steps": (100, 500),
