@@ -36,6 +36,7 @@ from shiftproof.training.progress import progress as show
 from shiftproof.training.trainer import pick_device
 
 SOURCES = {name: f"{name}:features=embedded" for name in ("cora", "citeseer")}
+SMALL = 10_000  # nodes
 SMOKE = {"steps": 2, "nodes": 4, "edges": 3, "epochs": 2}
 SMOKE_DEFENCES = ("gcn", "gcn+ln", "gcnguard", "rgat", "gcnguard+ln", "mlp")
 SMOKE_GRAPH = "cora-like:nodes=150,edges=400,features=16"  # recipes are tried where no files are
@@ -81,7 +82,7 @@ class Setting:
         return chosen(SMOKE_DEFENCES, self.zoo) if self.smoke else self.zoo.specs()
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def _graph(setting: Setting) -> NodeGraph:
     """The graph, kept beside the pieces: embedding words takes longer than reading them, and every worker needs it."""
     device, kept = pick_device(setting.device), setting.folder / "graph.npz"
@@ -133,12 +134,20 @@ class Model:
 
 @dataclass(frozen=True)
 class Strike:
-    """An attack with a weight of HAO and a seed, which is also that of the attacker's own GCN."""
+    """An attack with a weight of HAO and a seed, which is also that of the attacker's own GCN.
+
+    Small graphs are attacked on a CPU whatever the device: there a sum is the same every time, and the sign of a
+    gradient with it, so that equal seeds give equal attacks.
+    """
 
     setting: Setting
     name: str
     weight: float
     seed: int
+
+    def __post_init__(self) -> None:
+        if self.setting.device != "cpu" and self.setting.graph.num_nodes < SMALL:
+            object.__setattr__(self, "setting", replace(self.setting, device="cpu"))
 
     @property
     def label(self) -> str:
@@ -179,7 +188,7 @@ class Strike:
         return setting.folder / "attacks" / f"{self.name}-hao{self.weight:g}-seed{self.seed}-{short}.npz"
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def _digest(setting: Setting) -> str:
     return fingerprint(setting.graph)
 

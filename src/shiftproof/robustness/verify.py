@@ -65,7 +65,7 @@ def _injected_edges(graph: NodeGraph, p: Perturbation, budget: Budget, targets: 
         raise OverBudget(f"{k} nodes were injected into {graph.name}, and the budget allows {budget.nodes}")
     if p.inner.shape[1] and not budget.inner:
         raise OverBudget(f"{p.inner.shape[1]} edges join injected nodes, and the budget allows none ('inner')")
-    ends = torch.cat([p.edges[0], p.inner.flatten()])
+    ends = torch.cat([p.edges[0], p.inner.flatten().to(p.edges.device)])
     degree = torch.bincount(ends, minlength=k)
     if k and int(degree.max()) > budget.edges_per_node:
         worst = int(degree.argmax())
