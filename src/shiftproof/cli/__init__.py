@@ -1,0 +1,31 @@
+"""The command `shiftproof`.
+
+Exit status: 0 done, 2 a mistake in what was given (one sentence on stderr), 1 anything else. Commands import what they
+need when they run, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+
+# importing a part adds its commands, in the order of the help page
+# isort: off
+from shiftproof.cli import listing, fitting, benchmarks, using_runs, looking, attacking  # noqa: F401
+
+# isort: on
+from shiftproof.cli.options import app
+from shiftproof.errors import ShiftproofError, TrainingDiverged
+
+__all__ = ["app", "main"]
+
+
+def main() -> None:
+    """Run the command; what a user got wrong ends as one sentence and status 2."""
+    try:
+        app()
+    except ShiftproofError as error:
+        print(f"shiftproof: {error}", file=sys.stderr)
+        sys.exit(2)
+    except (TrainingDiverged, OSError) as error:
+        print(f"shiftproof: {error}", file=sys.stderr)
+        sys.exit(1)

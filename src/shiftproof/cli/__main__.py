@@ -1,0 +1,5 @@
+"""`python -m shiftproof.cli`."""
+
+from shiftproof.cli import main
+
+main()

@@ -1,0 +1,125 @@
+"""Attacks on node graphs, and audits of models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from shiftproof.cli.options import Data, Device, Json, Sets, app
+from shiftproof.cli.printing import print_sections, print_table
+from shiftproof.errors import ShiftproofError
+
+
+@app.command()
+def attack(
+    data: Data,
+    name: Annotated[str, typer.Option("--attack", "-a", help="A name with options (tdgia:step=0.1).")] = "pgd",
+    hao: Annotated[float, typer.Option(min=0.0, help="How much injected nodes must be like their neighbours.")] = 0.0,
+    defences: Annotated[str, typer.Option(help="all, vanilla, robust, combo, or names with commas.")] = "all",
+    out: Annotated[Path | None, typer.Option(help="Folder for perturbation.npz, attack.json and defences.")] = None,
+    budget_nodes: Annotated[int | None, typer.Option(help="Injected nodes; as published, or 2 %.")] = None,
+    budget_edges: Annotated[int | None, typer.Option(help="Edges of each injected node.")] = None,
+    flips: Annotated[int | None, typer.Option(help="Flipped edges; 5 % of the edges by default.")] = None,
+    add_only: Annotated[bool, typer.Option("--add-only", help="Flips only add edges.")] = False,
+    inner: Annotated[bool, typer.Option("--inner", help="Injected nodes may be joined to each other.")] = False,
+    low: Annotated[float | None, typer.Option(help="The least feature of an injected node.")] = None,
+    high: Annotated[float | None, typer.Option(help="The largest feature of an injected node.")] = None,
+    compat: Annotated[str | None, typer.Option(help="'reference' for the released behaviour.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the surrogate and the attack.")] = 0,
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds of each defence.")] = 1,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of every training; as published.")] = None,
+    settings: Sets = None,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Attack a node graph and say how every defence does before and after."""
+    from shiftproof.data.loading import load_nodes
+    from shiftproof.registry import parse_options
+    from shiftproof.robustness.command import attack_and_defend, budget_for
+    from shiftproof.training.trainer import pick_device
+
+    graph = load_nodes(data).to(pick_device(device))
+    limits: Any = {"nodes": budget_nodes, "edges_per_node": budget_edges, "edges": flips, "low": low, "high": high}
+    found = attack_and_defend(
+        graph,
+        name,
+        budget=budget_for(graph, name, **limits, add_only=add_only, inner=inner),
+        hao=hao,
+        defences=defences.split(","),
+        out=out,
+        compat=compat,  # type: ignore[arg-type]
+        seed=seed,
+        seeds=seeds,
+        epochs=epochs,
+        options=parse_options(settings or [], where="--set"),
+        progress="none" if as_json else "auto",
+    )
+    if as_json:
+        print(json.dumps(found, indent=1))
+        return
+    body = [
+        [row["defence"], row["category"] or "", f"{100 * row['clean']:.1f}", f"{100 * row['attacked']:.1f}"]
+        for row in found["defences"]
+    ]
+    print_table(f"{name} on {graph.name}, accuracy in %", ["defence", "kind", "clean", "attacked"], body)
+    alike = found["homophily"]
+    injected = "" if alike["injected"] is None else f", of injected nodes {alike['injected']:.3f}"
+    print(f"homophily {alike['clean']:.3f}, attacked {alike['attacked']:.3f}{injected}")
+    spent = ", ".join(f"{key} {value}" for key, value in found["spent"].items() if value)
+    print(f"spent: {spent}" + ("" if out is None else f"; written: {out / 'perturbation.npz'}, {out / 'attack.json'}"))
+
+
+@app.command()
+def audit(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Folder for audit.html, audit.json and the perturbations.")],
+    model: Annotated[str | None, typer.Option(help="Your PyG model, file.py:Class; the file is run.")] = None,
+    weights: Annotated[Path | None, typer.Option(help="Its weights, a .safetensors file.")] = None,
+    attacks: Annotated[str | None, typer.Option(help="Injection attacks, with commas.")] = None,
+    hao: Annotated[float | None, typer.Option(min=0.0, help="Weight of homophily; by default the graph's own.")] = None,
+    defences: Annotated[str | None, typer.Option(help="all, vanilla, robust, combo, or names with commas.")] = None,
+    budget_nodes: Annotated[int | None, typer.Option(help="Injected nodes; as published, or 2 %.")] = None,
+    budget_edges: Annotated[int | None, typer.Option(help="Edges of each injected node.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Steps of every attack; as published.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of every training; as published.")] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    settings: Sets = None,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Attack a node graph in every way, against your model and the defences, and make a page of it."""
+    from shiftproof.data.loading import load_nodes
+    from shiftproof.registry import parse_options
+    from shiftproof.report import write_audit
+    from shiftproof.robustness.audit import ATTACKS, DEFENCES, summary
+    from shiftproof.robustness.audit import audit as ask
+    from shiftproof.robustness.command import budget_for, your_model
+    from shiftproof.training.trainer import pick_device
+
+    if out.exists() and not out.is_dir():
+        raise ShiftproofError(f"{out} is a file; --out names a folder")
+    graph = load_nodes(data).to(pick_device(device))
+    given = your_model(model, weights, graph, parse_options(settings or [], where="--set"))
+    numbers, found = ask(
+        graph,
+        model=given,
+        model_name=model,
+        attacks=attacks.split(",") if attacks else ATTACKS,
+        hao=hao,
+        defences=defences.split(",") if defences else DEFENCES,
+        budget=budget_for(graph, "pgd", nodes=budget_nodes, edges_per_node=budget_edges),
+        steps=steps,
+        epochs=epochs,
+        seed=seed,
+        folder=out / "defences",
+        progress="none" if as_json else "auto",
+    )
+    page = write_audit(numbers, out, found)
+    if as_json:
+        print(json.dumps({"page": str(page), **numbers.to_json()}, indent=1))
+        return
+    print_sections(f"Audit of {graph.name}", {"In short": summary(numbers)})
+    print(f"page: {page}")

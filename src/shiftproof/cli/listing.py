@@ -1,0 +1,50 @@
+"""What there is."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from shiftproof.cli.options import Json, app
+from shiftproof.cli.printing import print_table
+
+
+@app.command("list")
+def list_(
+    kind: Annotated[str | None, typer.Argument(help="methods, datasets, recipes, attacks or defences")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what is there: methods, data sets and their options."""
+    from shiftproof.errors import unknown
+    from shiftproof.registry import KINDS
+
+    if kind is not None and kind not in KINDS:
+        raise unknown("kind", kind, KINDS)
+    chosen = {name: registry for name, registry in KINDS.items() if kind in (None, name)}
+    found = {name: [_described(name, entry) for entry in registry] for name, registry in chosen.items()}
+    if as_json:
+        print(json.dumps(found, indent=1))
+        return
+    for name, entries in found.items():
+        if entries or kind is not None:
+            columns = ["name", "options", "what it is"]
+            rows = [[entry["name"], _short_options(entry["options"]), entry["summary"]] for entry in entries]
+            print_table(name, columns, rows) if rows else print(f"{name}: none yet")
+
+
+def _described(kind: str, entry: Any) -> dict[str, Any]:
+    from shiftproof.api import accepted_settings
+
+    options = entry.options if kind != "methods" else accepted_settings(entry.make)["method"]
+    shown = {name: _plain_default(parameter.default) for name, parameter in options.items()}
+    return {"name": entry.name, "summary": entry.summary, "options": shown, "works on": list(entry.tags)}
+
+
+def _plain_default(value: Any) -> Any:
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
+
+
+def _short_options(options: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in options.items())

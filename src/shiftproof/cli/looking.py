@@ -1,0 +1,44 @@
+"""What the data hold before anything is trained."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shiftproof.cli.options import Data, Device, Json, app
+from shiftproof.cli.printing import print_sections
+from shiftproof.errors import ShiftproofError
+
+
+@app.command()
+def diagnose(
+    data: Data,
+    out: Annotated[Path | None, typer.Option(help="Folder for diagnosis.json, .svg and .html.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Which samples are drawn and how the assistant starts.")] = 0,
+    assistant: Annotated[
+        bool, typer.Option("--assistant/--no-assistant", help="Train a small network and see what it follows.")
+    ] = True,
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs of the assistant.")] = 10,
+    group: Annotated[str | None, typer.Option(help="The column that is the environment.")] = None,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Say which shifts the data hold, how strong the shortcuts are, what it may cost and what cannot be known."""
+    from shiftproof.data import load
+    from shiftproof.diagnose import diagnose as ask
+    from shiftproof.diagnose import write_diagnosis
+
+    if out is not None and out.exists() and not out.is_dir():
+        raise ShiftproofError(f"{out} is a file; --out names a folder")
+    style = "none" if as_json else "auto"
+    found = ask(load(data, group=group), seed=seed, assistant=assistant, epochs=epochs, device=device, progress=style)
+    written = [] if out is None else write_diagnosis(found, out)
+    if as_json:
+        print(json.dumps(found.to_json(), indent=1))
+        return
+    print_sections(f"Diagnosis of {found.data}", found.sections())
+    for file in written:
+        print(f"written: {file}")

@@ -1,0 +1,34 @@
+"""The command itself, and the options that several of its parts take."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="shiftproof",
+    help="Models that keep working when the data moves.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Data = Annotated[str, typer.Argument(metavar="DATA", help="A name with options (spmotif-struc:bias=0.9) or a path.")]
+Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting; may be repeated.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of a table.")]
+Device = Annotated[str, typer.Option(help="cpu, cuda or auto.")]
+Compile = Annotated[bool, typer.Option("--compile", help="Compile (CPU) or replay (GPU) the step.")]
+Workers = Annotated[int, typer.Option(help="Processes that train side by side.")]
+Smiles = Annotated[str | None, typer.Option(help="Your table: the column of SMILES.")]
+Label = Annotated[list[str] | None, typer.Option(help="Your table: the column of labels; may be repeated; '*' is all.")]
+Env = Annotated[str | None, typer.Option(help="Your table: the column of environments, or scaffold or size.")]
+How = Annotated[str | None, typer.Option("--split", help="Your table: scaffold, size, random, column or time.")]
+By = Annotated[str | None, typer.Option(help="Your table: the column for --split column or time.")]
+
+
+def command_line() -> str:
+    """What was typed, to be written beside what came of it."""
+    return shlex.join(["shiftproof", *sys.argv[1:]])

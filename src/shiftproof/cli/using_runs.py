@@ -1,0 +1,98 @@
+"""What trained runs say: predictions, explanations, pages; and the demonstration."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from shiftproof.cli.options import Data, Json, Sets, Workers, app
+from shiftproof.cli.printing import print_rows
+
+
+@app.command()
+def predict(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of one run.")],
+    data: Data,
+    out: Annotated[Path, typer.Option(help="The CSV (or .json) file to write.")],
+    split: Annotated[
+        str | None, typer.Option(help="Which split of the data; left out: test, and all rows of a table of your own.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write what a trained run predicts for every sample of a data set."""
+    from shiftproof.predictions import write_predictions
+
+    written = write_predictions(run, data, out, split=split)
+    if not as_json and "rejected" in written:
+        print(f"note: {written['rejected']} rows are left out; see {written['rejected_file']}", file=sys.stderr)
+    print(json.dumps(written) if as_json else f"{written['samples']} predictions in {out}")
+
+
+@app.command()
+def explain(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of one run.")],
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Folder for the scores and the picture.")],
+    split: Annotated[
+        str | None, typer.Option(help="Which split of the data; left out: test, and all rows of a table of your own.")
+    ] = None,
+    graphs: Annotated[int, typer.Option(min=1, help="How many graphs to draw.")] = 12,
+    by: Annotated[
+        str | None,
+        typer.Option(help="own, gnnexplainer, pgexplainer, graphmask, gradient or occlusion; own where there are any."),
+    ] = None,
+    settings: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Write which edges and nodes decided, how good that explanation is, and a picture."""
+    from shiftproof.explain import write_explanations
+    from shiftproof.predictions import samples_for
+    from shiftproof.registry import parse_options
+    from shiftproof.training.run import Run
+
+    options: dict[str, Any] = parse_options(settings or [], where="--set")
+    trained = Run.load(run)
+    asked = samples_for(trained, data, split)[0]
+    written = write_explanations(trained, asked, out, graphs=graphs, by=by, options=options)
+    if as_json:
+        print(json.dumps(written, indent=1))
+        return
+    for name, found in written["measures"].items():
+        if found["value"] is not None:
+            print(f"{name} {found['value']:.4f} [{found['low']:.4f}, {found['high']:.4f}]")
+    print(f"scores of {written['graphs']} graphs in {written['table']}, picture in {written['picture']}")
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder with runs in it, at any depth.")],
+    out: Annotated[Path | None, typer.Option(help="The HTML file; DIR/report.html by default.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a page of all the runs in a folder: table, environments, training curves."""
+    from shiftproof.report import write_report
+
+    page = write_report(folder, out or folder / "report.html")
+    print(json.dumps({"page": str(page)}) if as_json else f"page: {page}")
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the runs and the page.")] = Path("demo"),
+    seeds: Annotated[int, typer.Option(min=1)] = 3,
+    workers: Workers = 2,
+    as_json: Json = False,
+) -> None:
+    """Train five methods on embedded data whose shortcut turns around at test time, and make a page of it."""
+    from shiftproof.demo import run_demo
+
+    rows, page = run_demo(out, seeds=seeds, workers=workers, quiet=as_json)
+    if as_json:
+        print(json.dumps({"rows": rows, "page": str(page)}, indent=1))
+        return
+    print_rows(rows)
+    print(f"page: {page}")
