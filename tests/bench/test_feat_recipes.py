@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from shiftproof.api import Plan
-from shiftproof.bench import Job, feat
+from shiftproof.bench import Job, feat, feat_analyses
 from shiftproof.bench.feat_theory import QUANTITIES, STARTS, draw_theory, theory_rows
 from shiftproof.bench.published_feat import printed_head, printed_round
 from shiftproof.bench.recipes import folder_name
@@ -18,7 +18,8 @@ from shiftproof.features import RoundLog
 from shiftproof.registry import datasets, parse_name, recipes
 from shiftproof.training.checkpoint import write_json
 
-RECIPES = {name: recipes[name].make() for name in ("feat-cmnist", "feat-termination", "feat-pacs64", "feat-graphs")}
+NAMES = ("feat-cmnist", "feat-termination", "feat-pacs64", "feat-graphs", "feat-pretraining", "feat-ablations")
+RECIPES = {name: recipes[name].make() for name in NAMES}
 
 
 def stand_in(data: str):
@@ -74,6 +75,33 @@ def test_one_penalty_and_length_is_chosen_for_all_seeds(tmp_path):
     assert oracle["selection"].startswith("oracle")
     assert probe["values"] == [0.5, 0.6]
     assert probe["published"] is None
+
+
+def swept(folder, number: int, variant: dict) -> Job:
+    job = Job("cmnist:validation=5000", "feat-heads", 0, folder / f"{number}", variant=variant)
+    settings = [{"objective": "irm", "penalty": 10.0}, {"objective": "vrex", "penalty": 10.0}]
+    scores = {"val": [[0.1, 0.2]], "test": [[0.1 * number, 0.05 * number]]}
+    table = {"metric": "worst_group", "settings": settings, "steps": [5], "scores": scores, "probes": {}}
+    write_json(job.out / "heads.json", table)
+    write_json(job.out / "timing.json", {"device": "cpu"})
+    return job
+
+
+def test_rows_of_the_analyses_say_what_was_swept(tmp_path):
+    variants = [{"features": "none", "round_epochs": 1}, {"features": "erm", "round_epochs": 50}, {"features": "ifeat"}]
+    jobs = [swept(tmp_path / "epochs", number, variant) for number, variant in enumerate(variants)]
+    rows = [row for row in feat_analyses.epoch_rows(jobs) if row["variant"]["selection"] == "val"]
+    assert [row["variant"].get("epochs") for row in rows] == [0, 0, 50, 50, None, None]
+    assert all(row["published"] is None for row in rows)
+    shown = words_in(feat_analyses.draw_pretraining(rows, tmp_path / "epochs.svg"))
+    assert "FeAT" in shown
+    assert "vrex" in shown
+    knobs = [{"retention": 0.0}, {"retention": 10.0}, {"rounds": 1}, {"rounds": 3}]
+    jobs = [swept(tmp_path / "knobs", n, {"features": "ifeat", **knob}) for n, knob in enumerate(knobs)]
+    rows = feat_analyses.ablation_rows(jobs)
+    assert [row["variant"].get("retention") for row in rows[::4]] == [0.0, 10.0, None, None]
+    shown = words_in(feat_analyses.draw_ablations(rows, tmp_path / "knobs.svg"))
+    assert "cmnist: rounds" in shown
 
 
 def test_printed_figures_are_found_where_the_chapter_has_them():

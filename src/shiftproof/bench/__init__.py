@@ -11,6 +11,8 @@ table shows.
 from shiftproof.bench import analyses as analyses  # registers its recipes
 from shiftproof.bench import assistants as assistants
 from shiftproof.bench import feat as feat
+from shiftproof.bench import feat_analyses as feat_analyses
+from shiftproof.bench import feat_maps as feat_maps
 from shiftproof.bench import feat_theory as feat_theory
 from shiftproof.bench import gala as gala
 from shiftproof.bench import gmt as gmt

@@ -153,8 +153,11 @@ def feat_graphs() -> Recipe:
     return FeatRecipe("feat-graphs", cells, seeds=5, first_seed=0, note=note, rows=head_rows, draw=draw_heads)
 
 
-def head_rows(jobs: Sequence[Job]) -> list[Row]:
-    """Rows by features and objective: the penalty and length chosen on `val` for all seeds together, and by `test`."""
+def head_rows(jobs: Sequence[Job], keep: Sequence[str] = ()) -> list[Row]:
+    """Rows by features and objective: the penalty and length chosen on `val` for all seeds together, and by `test`.
+
+    `keep` names settings of the cells that stay in the variants of the rows.
+    """
     rows = []
     for members in _by_cell(job for job in jobs if job.method == "feat-heads"):
         tables = [read_json(job.out / HEADS, "a table") for job in members]
@@ -163,7 +166,9 @@ def head_rows(jobs: Sequence[Job]) -> list[Row]:
             places = [n for n, each in enumerate(settings) if each["objective"] == objective]
             for judge, words in (("val", "val"), ("test", "oracle: the test split chose")):
                 if judge in tables[0]["scores"]:
-                    rows.append(_chosen_row(members, tables, objective, places, judge, words))
+                    row = _chosen_row(members, tables, objective, places, judge, words)
+                    kept = {name: members[0].variant[name] for name in keep if name in members[0].variant}
+                    rows.append({**row, "variant": {**row["variant"], **kept}})
         for probe in tables[0]["probes"]:
             values = [table["probes"].get(probe) for table in tables]
             variant = {"features": members[0].variant["features"], "probe": probe}

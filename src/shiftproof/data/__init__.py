@@ -5,7 +5,8 @@
 - generated graphs: `spmotif` (struc, mixed, gsat), `two_piece`, `ba2motifs`, all built on `motifs`; `graphon`
 - data on which shortcuts fail: `failure` (spmotif-failure, linear-fiif); `scm`: finite causal models, exact entropies
 - generated vectors: `two_bit` (and its exact law `TwoBit`), `two_patch`, `extrapolation`
-- coloured images: `colored` (colored-digits needs nothing, cmnist the MNIST files); `pacs`: objects in four styles
+- coloured images: `colored` (colored-digits needs nothing, cmnist the MNIST files); `pacs`: objects in four styles;
+  `corner` (cmnist-corner): the colour as a patch beside the digit
 - domains of which one is left out: `office_caltech`, `reviews`, `census_and_bikes`, `domainbed_digits`, `wilds`
 - images as graphs: `superpixels` (cmnist-75sp, mnist-75sp)
 - sentences as graphs: `sentiment` (Graph-SST and Graph-Twitter, and stand-ins made of parse `trees`)
@@ -31,6 +32,7 @@ from shiftproof.data import (  # noqa: F401
     colored,
     copurchase,
     cora_like,
+    corner,
     domainbed_digits,
     drugood,
     extrapolation,
