@@ -174,7 +174,7 @@ def test_claims_of_attacks_and_of_heads_read_the_rows_of_their_tables():
         for name in ("pgd", "metagia", "agia", "tdgia", "atdgia", "clean")
         for weight, value in ((0.0, 0.83), ("chosen", 0.5))
         if name != "clean" or weight == 0.0
-    ]
+    ] + [row("cora", "mlp", [0.6, 0.6], hao=0.0, column="mlp")]
     assert {f.verdict for _, f in held_against("hao-cora", attacks).claims} == {"holds"}
     heads = [
         row(f"{data}:validation=5000", "feat-heads", [value], features=features, objective=objective, selection="val")

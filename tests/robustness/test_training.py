@@ -133,3 +133,27 @@ def test_clean_cora_is_classified_as_well_as_published(real_data) -> None:
     trained = train_defence("gcn", graph, epochs=60, seed=0)
     assert 0.80 < trained.accuracies["test"] < 0.92
     assert Adjacency(graph.edge_index, graph.num_nodes).num_nodes == graph.num_nodes
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="recorded steps are those of a GPU")
+@pytest.mark.parametrize("name", ["gcn", "sage", "gat", "eguard", "rgat"])
+def test_recorded_steps_of_flag_are_the_steps_one_by_one(name: str) -> None:
+    from torch.nn import functional as F
+
+    from shiftproof.robustness.flag import RecordedFLAG, flag_backward
+
+    graph = communities().to("cuda")
+    adjacency = Adjacency(graph.edge_index, graph.num_nodes)
+    model = build_defence(name, graph, dropout=0.0).train()
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(model(x, adjacency), graph.y)
+
+    flag = FLAG(steps=5, step_size=0.0)  # without noise, so that both ways start at the same features
+    value = flag_backward(loss, graph.x, flag)
+    ours = [parameter.grad.clone() for parameter in model.parameters()]  # type: ignore[union-attr]
+    recorded = RecordedFLAG(loss, graph.x, flag, list(model.parameters()))
+    model.zero_grad(set_to_none=False)
+    assert float(recorded()) == pytest.approx(float(value), rel=1e-4)
+    for mine, parameter in zip(ours, model.parameters(), strict=True):
+        torch.testing.assert_close(mine, parameter.grad, rtol=1e-3, atol=1e-5)

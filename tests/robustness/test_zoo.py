@@ -158,3 +158,30 @@ def test_own_models_and_targets_are_scored_alike() -> None:
     }
     with pytest.raises(ShiftproofError, match="targets are nodes of the clean graph"):
         evaluate({"gcn": models}, {"a": graph}, torch.tensor([30]))
+
+
+def test_reading_a_zoo_gives_what_is_finished_and_trains_nothing(tmp_path: Path, monkeypatch) -> None:
+    graph, specs = small_graph(), chosen(["gcn", "mlp"], QUICK)
+    assert len(trained_zoo.read_zoo(graph, specs, preset=QUICK, folder=tmp_path)) == 0
+    made = train_zoo(graph, specs[:1], preset=QUICK, folder=tmp_path, progress="none")
+    monkeypatch.setattr(trained_zoo, "train_defence", lambda *_, **__: pytest.fail("nothing is to be trained"))
+    found = trained_zoo.read_zoo(graph, specs, preset=QUICK, folder=tmp_path)
+    assert [member.spec.name for member in found] == ["gcn"]
+    assert torch.equal(predict(found["gcn"][0].model, graph), predict(made["gcn"][0].model, graph))
+    patient = ZooPreset(hidden=8, epochs=2, flag=FLAG(steps=2), patience=None)
+    assert len(trained_zoo.read_zoo(graph, specs, preset=patient, folder=tmp_path)) == 0
+
+
+def test_the_zoo_stops_where_validation_no_longer_rises(monkeypatch) -> None:
+    seen = []
+    real = trained_zoo.train_defence
+
+    def noted(*args, **how):
+        seen.append({key: how.get(key) for key in ("patience", "evaluate_from")})
+        return real(*args, **how)
+
+    monkeypatch.setattr(trained_zoo, "train_defence", noted)
+    for patience in (100, None):
+        preset = ZooPreset(hidden=8, epochs=2, patience=patience)
+        train_zoo(small_graph(), chosen(["gcn"], preset), preset=preset, progress="none")
+    assert seen == [{"patience": 100, "evaluate_from": 0.0}, {"patience": None, "evaluate_from": None}]

@@ -7,6 +7,9 @@ from shiftproof.bench.claims import Claim, Judge, Pick, better, every
 ATTACKS = ("pgd", "metagia", "agia", "tdgia", "atdgia")
 
 
+_MLP = Pick("mlp", {"hao": 0.0, "column": "mlp"})
+
+
 def _plain(attack: str, column: str) -> Pick:
     return Pick(attack, {"hao": 0.0, "column": column})
 
@@ -33,6 +36,10 @@ def zoo(hao: str) -> tuple[Claim, ...]:
             better(_plain("pgd", "homo"), _plain("clean", "homo"), by=-0.05),
         ),
         Claim("With HAO it loses more than 15 points to PGD", better(_plain("clean", "homo"), homo, by=0.15)),
+        Claim(
+            "With HAO every attack brings the best homophily defender below the MLP",
+            every(*(better(_MLP, Pick(name, {"hao": hao, "column": "homo"})) for name in ATTACKS)),
+        ),
     )
 
 

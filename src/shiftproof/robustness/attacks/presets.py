@@ -34,7 +34,10 @@ class AttackPreset:
         return {key: value for key, value in self.options.get(name, {}).items() if key not in said}
 
 
-_EMBEDDED = {"tdgia": 2.0, "atdgia": 1.0}
+# By the rule of attacks.weights: of the weights tried in results/hao-cora.json the one under which the attackers' own
+# examiners keep least, on average over its three seeds. Planetoid's words are not GRB's features, of which the published
+# weight 1 is; these belong to features=embedded.
+_EMBEDDED = {"metagia": 9.0, "agia": 12.0, "tdgia": 2.0, "atdgia": 1.5}
 _COMPUTERS = {
     "tdgia": {"step": 0.05},
     "atdgia": {"step": 0.05},
@@ -49,9 +52,8 @@ _ARXIV = {
 PRESETS = {
     "grb-cora": AttackPreset(60, 20),
     "grb-citeseer": AttackPreset(90, 10),
-    # Planetoid's words are not GRB's features: these weights are ours, for features=embedded (docs/attacks.md)
-    "cora": AttackPreset(60, 20, 10.0, _EMBEDDED),
-    "citeseer": AttackPreset(90, 10, 8.0, _EMBEDDED),
+    "cora": AttackPreset(60, 20, 6.0, _EMBEDDED),
+    "citeseer": AttackPreset(90, 10, 6.0, _EMBEDDED),  # Cora's
     "computers": AttackPreset(300, 150, 8.0, dict.fromkeys(("metagia", "tdgia", "atdgia"), 1.0), _COMPUTERS),
     "ogbn-arxiv": AttackPreset(1200, 100, 1.0, {"tdgia": 0.5, "atdgia": 0.5}, _ARXIV),
     "chameleon": AttackPreset(60, 100),
