@@ -35,8 +35,8 @@ class AttackPreset:
 
 
 # By the rule of attacks.weights: of the weights tried in results/hao-cora.json the one under which the attackers' own
-# examiners keep least, on average over its three seeds. Planetoid's words are not GRB's features, of which the published
-# weight 1 is; these belong to features=embedded.
+# examiners keep least, on average over its three seeds. Planetoid's words are not GRB's features, which the published
+# weight 1 is for; these belong to features=embedded.
 _EMBEDDED = {"metagia": 9.0, "agia": 12.0, "tdgia": 2.0, "atdgia": 1.5}
 _COMPUTERS = {
     "tdgia": {"step": 0.05},
