@@ -123,7 +123,9 @@ def test_numbers_and_many_labels_are_diagnosed_too() -> None:
     labels = Dataset(
         {"train": many(0.2), "test": many(0.7)}, name="m", task="multilabel", metric="roc_auc", num_classes=2
     )
-    assert {f.kind for f in sp.diagnose(labels).alarms} == {"label 1"}
+    told = sp.diagnose(labels)
+    assert {f.kind for f in told.alarms} == {"label 1"}
+    assert "ROC AUC of a linear model" in told.summary()
 
 
 def test_entropy_of_a_piece_given_the_label_is_the_closed_form() -> None:

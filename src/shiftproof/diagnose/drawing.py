@@ -128,6 +128,8 @@ def _strengths(diagnosis: Diagnosis, axis: Any) -> bool:
 
 def _drops(diagnosis: Diagnosis, axis: Any) -> bool:
     """The fall of the metric with its interval."""
+    from shiftproof.report.words import metric_name
+
     if axis is None:
         return bool(diagnosis.drops)
     for row, drop in enumerate(diagnosis.drops):
@@ -138,6 +140,6 @@ def _drops(diagnosis: Diagnosis, axis: Any) -> bool:
     axis.axvline(0, color=QUIET, linewidth=0.8)
     axis.set_yticks(range(len(names)), names)
     axis.set_ylim(len(names) - 0.4, -0.6)
-    axis.set_xlabel(f"drop of {diagnosis.drops[0].metric}, 95 % interval")
+    axis.set_xlabel(f"drop of {metric_name(diagnosis.drops[0].metric)}, 95 % interval")
     axis.set_title("Expected drop", loc="left", fontsize=10)
     return True

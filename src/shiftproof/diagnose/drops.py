@@ -46,11 +46,12 @@ class Drop:
 
     @property
     def sentence(self) -> str:
+        from shiftproof.report.words import metric_name
+
         moved = f"{self.drop:+.2f} ({self.low:+.2f} to {self.high:+.2f})"
         note = f"; {self.note}" if self.note else ""
-        return (
-            f"{self.metric} of {self.model} on {self.where}: {self.before:.2f} to {self.after:.2f}, drop {moved}{note}"
-        )
+        fall = f"{self.before:.2f} to {self.after:.2f}, drop {moved}"
+        return f"{metric_name(self.metric)} of {self.model} on {self.where}: {fall}{note}"
 
 
 def metric_of(dataset: Dataset) -> str:
