@@ -23,6 +23,7 @@ from shiftproof.features.attribution import grad_cam, integrated_gradients, sali
 from shiftproof.features.bonsai import Bonsai
 from shiftproof.features.feat import ERMPretrainer, FeAT, IFeAT
 from shiftproof.features.heads import HeadMixture, merge_weights, mix_heads
+from shiftproof.features.interpolation import PI
 from shiftproof.features.many_heads import ManyHeads
 from shiftproof.features.method import FeATMethod
 from shiftproof.features.patch_cnn import PatchCNN, simulate_feature_learning
@@ -35,6 +36,7 @@ from shiftproof.features.termination import must_stop
 
 __all__ = [
     "DFR",
+    "PI",
     "Bonsai",
     "ERMPretrainer",
     "FeAT",

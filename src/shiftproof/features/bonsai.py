@@ -65,15 +65,7 @@ class Bonsai(FeaturePretrainer):
         return Pretrained(study.featurizer.eval(), final, tuple(logs), self.rounds, stopped, splits)
 
     def _begin(self, study: Study, head: nn.Module, begin: tuple[dict, dict], number: int) -> nn.Module:
-        """A new network: the featurizer in place, and the head that goes with it."""
-        study.featurizer.load_state_dict(begin[0])
-        new = deepcopy(head)
-        new.load_state_dict(begin[1])
-        if number > 1 and self.begin_with == "fresh":
-            torch.manual_seed(round_seed(self.seed, number))
-            restart(study.featurizer, self.start)
-            restart(new, self.start)
-        return new
+        return new_network(study, head, begin, number, fresh=self.begin_with == "fresh")
 
     def _discover(
         self,
@@ -100,7 +92,7 @@ class Bonsai(FeaturePretrainer):
         last = study.train(name, new, groups, loss, steps=steps, number=number)
         (logits,) = study.look([frozen(new)])
         right, predictions = study.right(logits), classes(logits, study.task)
-        log = _log(study, new, number, steps, last, right, [agreement(predictions, old) for old in said])
+        log = log_of(study, new, number, steps, last, right, [agreement(predictions, old) for old in said])
         study.save(name, {"right": right, "predictions": predictions}, {"log": log.to_json()})
         return log, right, predictions
 
@@ -131,7 +123,7 @@ class Bonsai(FeaturePretrainer):
         frozen(heads)
         merged = mix_heads(list(heads), [1 / len(heads)] * len(heads))
         (logits,) = study.look([merged])
-        log = _log(study, merged, number, self.synthesis_steps, last, study.right(logits), [])
+        log = log_of(study, merged, number, self.synthesis_steps, last, study.right(logits), [])
         tensors = {**under("featurizer", study.featurizer.state_dict()), **under("heads", heads.state_dict())}
         study.save("synthesis", tensors, {"log": log.to_json()})
         return list(heads), log
@@ -149,7 +141,21 @@ class Bonsai(FeaturePretrainer):
         return torch.cat(drawn)
 
 
-def _log(
+def new_network(
+    study: Study, head: nn.Module, begin: tuple[dict, dict], number: int, *, fresh: bool = True
+) -> nn.Module:
+    """A new network: the featurizer in place, and the head that goes with it; the first is the one handed in."""
+    study.featurizer.load_state_dict(begin[0])
+    new = deepcopy(head)
+    new.load_state_dict(begin[1])
+    if number > 1 and fresh:
+        torch.manual_seed(round_seed(study.settings.seed, number))
+        restart(study.featurizer, study.settings.start)
+        restart(new, study.settings.start)
+    return new
+
+
+def log_of(
     study: Study, head: nn.Module, number: int, steps: int, loss: float, right: Tensor, same: list[float]
 ) -> RoundLog:
     (scores,) = study.scores([head])
