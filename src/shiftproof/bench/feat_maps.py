@@ -36,8 +36,8 @@ def feat_gradcam() -> Recipe:
         "10,000 digits of 28x28 pixels in gray, a 5x5 patch of the colour in the corner; two convolutions (32 and 64 "
         "maps), 256 features, full batch, Adam 1e-3, L2 1e-3. ERM after 150, 300 and 450 steps, iFeAT after two rounds "
         "of 150, with its merged head. Shares of the positive attribution of the predicted class, on 512 images of the "
-        "test environment in which colour and label are independent; both regions are widened by one pixel. Grad-CAM "
-        "of the second convolution."
+        "test environment in which colour and label are independent; both regions are widened by one pixel, and a map "
+        "without any positive value counts 0 in both. Grad-CAM of the second convolution."
     )
     return Recipe("feat-gradcam", (), seeds=3, first_seed=0, note=note, run=map_rows, draw=draw_maps, data=(DATA,))
 
