@@ -109,6 +109,7 @@ _ROWS = {
         _OLD_MAX1,
         0.4,
         _FROM_ONE,
+        gaussian={"scale": 10.0},  # noise of a decimetre leaves no direction; of a centimetre it does
         network={**_TRACKS, "pos_scale": 30.0},
         batch_size=32,
         steps=100,
