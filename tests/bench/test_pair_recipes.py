@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 import shiftproof as sp
@@ -13,8 +14,9 @@ from shiftproof.api import Plan
 from shiftproof.bench import Job
 from shiftproof.bench.pair import ADDED, PREFERENCES, cmnist_rows, composite_rows
 from shiftproof.bench.pair_analyses import conflict_rows, draw_trajectories, trajectory_rows
-from shiftproof.bench.pair_extrapolation import draw_extrapolation, extrapolation_rows, invariance
+from shiftproof.bench.pair_extrapolation import draw_extrapolation, extrapolated, invariance
 from shiftproof.bench.pair_selection import ALGORITHMS, SETTINGS, choices, selection_rows
+from shiftproof.bench.pair_stack import Member, Stack
 from shiftproof.bench.pair_theory import draw_failure, failure_rows
 from shiftproof.bench.published_pair import CMNIST, COMPOSITE
 from shiftproof.bench.recipes import folder_name
@@ -50,6 +52,10 @@ def stand_in(data: str):
     if name not in ("pacs64", "domainbed-cmnist"):
         return digits
     return digits.with_splits(**{part: replace(s, x=s.x.view(-1, 2, 8, 8)) for part, s in digits.splits.items()})
+
+
+def stack_of(*members: Member) -> Stack:
+    return Stack(members, [load("extrapolation")], lr=1e-3, eps=0.1, device=torch.device("cpu"))
 
 
 def words_in(picture) -> str:
@@ -217,19 +223,28 @@ def test_the_failure_of_irm_is_in_the_table_and_in_the_figure(tmp_path):
     assert "equal risks" in words_in(draw_failure(rows, tmp_path / "a.svg"))
 
 
-def test_invariance_is_zero_for_a_predictor_that_ignores_the_second_coordinate(tmp_path):
-    run = sp.fit("erm", "extrapolation:train_size=20,val_size=10,test_size=10", epochs=1, batch_size=None)
-    assert invariance(run) > 1e-6
-    first = run.method.featurizer.state_dict()
-    name = next(n for n, t in first.items() if t.dim() == 2 and t.shape[1] == 2)
-    first[name][:, 1] = 0
-    assert invariance(run) == pytest.approx(0, abs=1e-12)
-    data = "extrapolation:sampling=uniform"
-    run.save(tmp_path / "run")
-    job = Job(data, "erm", 0, tmp_path / "run", variant={"epochs": 1})
-    (row,) = extrapolation_rows([job])
-    assert row["invariance"] == [pytest.approx(0, abs=1e-12)]
-    assert "uniform: erm" in words_in(draw_extrapolation([row], tmp_path / "a.svg"))
+def test_invariance_is_zero_for_a_predictor_that_ignores_the_second_coordinate():
+    weights = [w.clone() for w in stack_of(Member(0, 0), Member(0, 1)).weights]
+    assert min(invariance(weights)) > 1e-6
+    weights[0][1, 1] = 0
+    assert invariance(weights)[0] > 1e-6
+    assert invariance(weights)[1] == pytest.approx(0, abs=1e-12)
+
+
+def test_regressions_are_trained_side_by_side_kept_by_validation_and_drawn(tmp_path, monkeypatch):
+    monkeypatch.setattr("shiftproof.bench.pair_extrapolation.SECONDS_BETWEEN_SAVES", 0.0)
+    recipe = RECIPES["pair-extrapolation"]
+    work = recipe.work(tmp_path, seeds=2, smoke=True, device="cpu", only=["extrapolation:sampling=uniform"])
+    rows = extrapolated(work)
+    assert [row["seeds"] for row in rows] == [2] * 10
+    assert rows[1]["values"][0] != rows[1]["values"][1]
+    assert sorted({row["published"]["mean"] for row in rows if row["variant"]}) == [0.06]
+    assert [path.name for path in tmp_path.iterdir()] == ["stack.safetensors"]
+    monkeypatch.setattr("shiftproof.bench.pair_extrapolation.Stack", None)  # finished: nothing is trained again
+    assert extrapolated(work) == rows
+    picture = draw_extrapolation(rows, tmp_path / "a.svg")
+    assert picture == tmp_path / "a.svg"
+    assert "uniform: erm" in words_in(picture)
 
 
 @pytest.mark.slow
