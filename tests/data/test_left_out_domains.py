@@ -212,6 +212,6 @@ def test_wilds_without_its_package_or_with_a_wrong_name_is_one_sentence(monkeypa
     monkeypatch.setitem(sys.modules, "wilds", None)
     with pytest.raises(ShiftproofError, match="needs the package 'wilds'"):
         load("wilds:name=rxrx1")
-    with pytest.raises(ShiftproofError, match="one of camelyon17, civilcomments"):
+    with pytest.raises(ShiftproofError, match="one of amazon, camelyon17, civilcomments"):
         load("wilds:name=imagenet")
     assert set(KNOWN) == {"camelyon17", "civilcomments", "fmow", "iwildcam", "poverty", "rxrx1"}

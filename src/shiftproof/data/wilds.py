@@ -21,7 +21,7 @@ from shiftproof.registry import register
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet
 IDENTITIES = ("male", "female", "LGBTQ", "christian", "muslim", "other_religions", "black", "white")
-Name = Literal["camelyon17", "civilcomments", "fmow", "iwildcam", "poverty", "rxrx1"]
+Name = Literal["amazon", "camelyon17", "civilcomments", "fmow", "iwildcam", "poverty", "rxrx1"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class _Known:
 
 # spec pair 6.4: training domains and official measures
 KNOWN: dict[str, _Known] = {
+    "amazon": _Known(("user",), "percentile10", ("user",)),  # spec feat 6.4
     "camelyon17": _Known(("hospital",), "accuracy", ("hospital",)),
     "civilcomments": _Known((*IDENTITIES, "y"), "worst_group", (*IDENTITIES, "y")),
     "fmow": _Known(("region", "year"), "worst_group", ("region",)),

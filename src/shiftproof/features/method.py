@@ -50,9 +50,11 @@ class FeatureMethod(EnvironmentMethod):
         features: Features,
         rounds: int,
         round_epochs: int,
+        round_steps: int | None,
         discovery_epochs: tuple[int, ...],
         synthesis_epochs: int | None,
         retention: float,
+        dro_includes_retention: bool,
         merge: Merge,
         termination: Termination | None,
         freeze: bool,
@@ -64,7 +66,8 @@ class FeatureMethod(EnvironmentMethod):
             raise unknown("way to learn features", features, FEATURES)
         self.features, self.rounds, self.round_epochs = features, rounds, round_epochs
         self.discovery_epochs, self.synthesis_epochs = tuple(discovery_epochs), synthesis_epochs
-        self.retention = retention
+        self.round_steps, self.retention = round_steps, retention
+        self.dro_includes_retention = dro_includes_retention
         self.merge: Merge = merge
         self.termination: Termination | None = termination
         self.freeze = freeze
@@ -100,15 +103,16 @@ class FeatureMethod(EnvironmentMethod):
         return bool(getattr(trainer, "compile", False)) and self.capturable
 
     def _learner(self, each: int, shared: dict[str, Any]) -> FeaturePretrainer:
-        shared = {**shared, "steps": self.round_epochs * each, "start": self.start}
+        shared = {**shared, "steps": self.round_steps or self.round_epochs * each, "start": self.start}
         if self.features == "bonsai":
-            last = (self.synthesis_epochs or self.round_epochs) * each
+            last = self.synthesis_epochs * each if self.synthesis_epochs else shared["steps"]
             each_round = tuple(epochs * each for epochs in self.discovery_epochs)
             return Bonsai(rounds=self.rounds, round_steps=each_round, synthesis_steps=last, **shared)
         kind = FeAT if self.features == "feat" else IFeAT
         return kind(
             rounds=1 if self.features == "erm" else self.rounds,
             retention=self.retention,
+            dro_includes_retention=self.dro_includes_retention,
             merge=self.merge,
             termination=self.termination,
             **shared,
@@ -151,8 +155,8 @@ class FeATMethod(FeatureMethod):
               \quad\text{for some rounds, then}\quad \min_w \sum_e R^e + \lambda P
 
     Stage 0 learns `features` ("feat", "ifeat", "bonsai", plain "erm", or "none") in `rounds` rounds of `round_epochs`
-    epochs (Bonsai: `discovery_epochs` by round, then `synthesis_epochs`), with the batch size, optimiser and L2 of the
-    run. Training then minimises `objective` with weight `penalty`
+    epochs or `round_steps` steps (Bonsai: `discovery_epochs` by round, then `synthesis_epochs`), with the batch size,
+    optimiser and L2 of the run. Training then minimises `objective` with weight `penalty`
     (`step` for "groupdro") over a `head` that is "new" or the "merged" one of stage 0, on features that are frozen
     unless `freeze=False`. `termination` is a rule of `shiftproof.features.must_stop`; None trains all rounds.
     """
@@ -169,9 +173,11 @@ class FeATMethod(FeatureMethod):
         features: Features = "ifeat",
         rounds: int = 2,
         round_epochs: int = 20,
+        round_steps: int | None = None,
         discovery_epochs: tuple[int, ...] = (),
         synthesis_epochs: int | None = None,
         retention: float = 0.01,
+        dro_includes_retention: bool = False,
         merge: Merge = "uniform",
         termination: Termination | None = None,
         freeze: bool = True,
@@ -185,9 +191,11 @@ class FeATMethod(FeatureMethod):
             features=features,
             rounds=rounds,
             round_epochs=round_epochs,
+            round_steps=round_steps,
             discovery_epochs=discovery_epochs,
             synthesis_epochs=synthesis_epochs,
             retention=retention,
+            dro_includes_retention=dro_includes_retention,
             merge=merge,
             termination=termination,
             freeze=freeze,

@@ -15,7 +15,7 @@ from shiftproof.errors import unknown
 from shiftproof.presets.attribution import ATTRIBUTION
 from shiftproof.presets.ciga import CIGA, spmotif
 from shiftproof.presets.domainbed import DOMAINBED
-from shiftproof.presets.feat import FEAT
+from shiftproof.presets.feat import FEAT, with_wilds
 from shiftproof.presets.feat import OWN_METHODS as OWN_OF_FEAT
 from shiftproof.presets.gala import GALA, OWN_METHODS, two_piece
 from shiftproof.presets.gmt import GMT, GMT_PNA, spmotif_gsat
@@ -66,6 +66,8 @@ def preset_for(dataset: Dataset, protocol: str | None = None) -> Preset:
         return two_piece(a, b)
     if dataset.name == "spmotif-gsat" and protocol in (None, "gmt", "gmt-pna"):
         return spmotif_gsat(float(dataset.options.get("b", 0.5)), "pna" if protocol == "gmt-pna" else "gin")  # type: ignore[arg-type]
+    if dataset.name == "wilds" and protocol in (None, "feat"):
+        return with_wilds(TENSORS, str(dataset.options.get("name")))
     if protocol is not None and dataset.name not in known:
         raise unknown(f"data set of the protocol '{protocol}'", dataset.name, known)
     if dataset.name in known:
