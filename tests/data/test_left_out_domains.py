@@ -214,4 +214,4 @@ def test_wilds_without_its_package_or_with_a_wrong_name_is_one_sentence(monkeypa
         load("wilds:name=rxrx1")
     with pytest.raises(ShiftproofError, match="one of amazon, camelyon17, civilcomments"):
         load("wilds:name=imagenet")
-    assert set(KNOWN) == {"camelyon17", "civilcomments", "fmow", "iwildcam", "poverty", "rxrx1"}
+    assert set(KNOWN) == {"amazon", "camelyon17", "civilcomments", "fmow", "iwildcam", "poverty", "rxrx1"}

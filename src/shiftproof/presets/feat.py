@@ -57,7 +57,7 @@ FEAT: dict[str, Preset] = {
     ),
 }
 
-# spec feat 7.3: rounds, steps of all rounds, weight of retention, learning rate, weight decay, batch size; of stage 2 the
+# spec feat 7.3: rounds, steps of all rounds, weight of retention, learning rate, weight decay, batch; of stage 2 the
 # domains a batch and the epochs. Amazon has batch and epochs of the released code.
 _WILDS: dict[str, tuple[int, int, float, float, float, int, int, int]] = {
     "amazon": (3, 31_000, 2.0, 2e-6, 0.0, 8, 5, 3),
