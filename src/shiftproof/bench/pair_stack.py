@@ -7,6 +7,8 @@ are one batch of matrix products, with the programme of PAIR solved for all of t
 from __future__ import annotations
 
 import itertools
+import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -42,24 +44,26 @@ def solve_three(losses: Tensor, gramian: Tensor, preference: Tensor, eps: float)
 
     .. math:: \alpha = \frac{u\times v + b_u\,(v\times\mathbf 1) + b_v\,(\mathbf 1\times u)}{\mathbf 1\cdot(u\times v)}
 
-    so no system has to be solved; nothing waits for the device. All tensors are in double precision.
+    so no system has to be solved, and a CUDA graph can hold it: nothing waits for the device, and no number comes from
+    the host. All tensors are in double precision.
     """
     shares = preference * losses
     shares = shares / shares.sum(1, keepdim=True)
     logs = (3 * shares.clamp(min=SMALLEST)).log()
-    uneven = (torch.where(shares > torch.finfo(shares.dtype).eps, shares * logs, 0.0)).sum(1, keepdim=True).clamp(min=0)
+    counted = (shares * logs).masked_fill(shares <= torch.finfo(shares.dtype).eps, 0)
+    uneven = counted.sum(1, keepdim=True).clamp(min=0)
     off = logs - uneven
-    slopes = (gramian @ (preference * torch.where(off.abs() < ROUNDING, 0.0, off)).unsqueeze(2)).squeeze(2)
+    slopes = (gramian @ (preference * off.masked_fill(off.abs() < ROUNDING, 0)).unsqueeze(2)).squeeze(2)
     balance = uneven > eps
     worst = preference * losses == (preference * losses).amax(1, keepdim=True)
     objective = torch.where(balance, slopes, gramian.sum(1))
     rows = torch.cat([gramian, slopes.unsqueeze(1)], 1)
     last = slopes.amax(1, keepdim=True).clamp(max=0)
-    bounds = torch.cat([torch.where(balance & ~worst, slopes, 0.0), last], 1)
+    bounds = torch.cat([slopes.masked_fill(~balance | worst, 0), last], 1)
     asked = torch.cat([~balance | worst | (slopes <= 0), ~balance], 1)
     size = rows.abs().amax(2, keepdim=True)
     asked = asked & (size.squeeze(2) > 0)
-    size = torch.where(size > 0, size, 1.0)
+    size = size.masked_fill(size <= 0, 1)
     rows, bounds = rows / size, bounds / size.squeeze(2)
     points, whole = _meeting_points(rows, bounds, asked)
     values = points @ rows.transpose(1, 2)
@@ -89,7 +93,7 @@ def _meeting_points(rows: Tensor, bounds: Tensor, asked: Tensor) -> tuple[Tensor
     points = above / crossed.sum(2, keepdim=True)
     total = points.sum(2)
     whole = points.isfinite().all(2) & (points >= -1e-12).all(2) & ((total - 1).abs() < 1e-6)
-    points = torch.where(whole.unsqueeze(2), points.clamp(min=0), 0.0)
+    points = points.clamp(min=0).masked_fill(~whole.unsqueeze(2), 0)
     return points / points.sum(2, keepdim=True).clamp(min=SMALLEST), whole & there[:, one] & there[:, other]
 
 
@@ -133,7 +137,7 @@ class Stack:
         self.losses = torch.zeros(len(members), 3, dtype=torch.float64, device=device)
         self.alpha = torch.zeros_like(self.losses)
         self.fallbacks = torch.zeros(len(members), device=device)
-        self._captured: dict[bool, torch.cuda.CUDAGraph] = {}
+        self._captured: dict[bool, torch.cuda.CUDAGraph | None] = {}
 
     def predict(self, x: Tensor) -> Tensor:
         """The predictions of every member, [K, n], at points [n, 2] or [K, n, 2]."""
@@ -157,14 +161,22 @@ class Stack:
             slot.mul_(kept.view(-1, *[1] * (slot.dim() - 1)))
 
     def _replayed(self, balance: bool) -> None:
-        if balance not in self._captured:
-            self._steps(balance)  # warms up, and is this epoch
-            torch.cuda.synchronize()
-            self._captured[balance] = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self._captured[balance]):
+        if balance in self._captured:
+            graph = self._captured[balance]
+            self._steps(balance) if graph is None else graph.replay()
+            return
+        self._steps(balance)  # warms up, and is this epoch
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph):
                 self._steps(balance)
-        else:
-            self._captured[balance].replay()
+        except RuntimeError as problem:
+            torch.cuda.synchronize()
+            reason = str(problem).strip().partition("\n")[0]
+            warnings.warn(f"these steps cannot be captured ({reason}); training goes on eagerly", stacklevel=2)
+            graph = None
+        self._captured[balance] = graph
 
     def _steps(self, balance: bool) -> None:
         for number in range(STEPS):
@@ -182,7 +194,7 @@ class Stack:
         apart = risks[:, 0] - risks[:, 1]
         self.losses.copy_(torch.stack([risks.mean(1), dummies.square().mean(1), apart.square() / 2], 1))
         steep = 2 * off / per  # of an environment's risk in the predictions
-        bent = dummies.repeat_interleave(per, 1) * (4 * f - 2 * y) / per  # of IRMv1
+        bent = dummies.unsqueeze(2).expand(-1, -1, per).flatten(1) * (4 * f - 2 * y) / per  # of IRMv1
         half = [slice(0, per), slice(per, None)]
         parts = [_backward(self.weights, x[:, h], one[:, h], two[:, h], steep[:, h]) for h in half]
         parts.append(_backward(self.weights, x, one, two, bent))
@@ -204,8 +216,8 @@ class Stack:
 
     def _adam(self, gradients: list[Tensor]) -> None:
         self.count.add_(1)
-        rate = self.lr / (1 - 0.9**self.count)
-        spread = 1 - 0.999**self.count
+        rate = self.lr / (1 - (self.count * math.log(0.9)).exp())
+        spread = 1 - (self.count * math.log(0.999)).exp()
         for w, g, m, v in zip(self.weights, gradients, self.first, self.second, strict=True):
             m.lerp_(g, 0.1)
             v.mul_(0.999).addcmul_(g, g, value=0.001)
