@@ -111,6 +111,37 @@ def test_gaussian_noise_acts_in_training_alone_and_joins_points_anew():
         LRIGaussian(SHAPE, dimensions=0)
 
 
+def test_a_network_that_sees_no_places_has_its_features_shaken_and_judged():
+    torch.manual_seed(0)
+    gin, batch = Network(conv="gin", layers=2, hidden=8), random_clouds(count=3).whole()
+    method = LRIGaussian(SHAPE, network=gin)
+    shaken = method._shaken(batch, *method.spread(batch))
+    assert (shaken.x - batch.x).abs().min() > 0
+    assert torch.equal(shaken.edge_index, batch.edge_index)
+    slope = gradgeo(as_weighted(ERM(SHAPE, network=gin)), batch)
+    assert float(slope.max()) > 0
+    mask = torch.zeros(batch.num_nodes)
+    unseen = PointMask(SHAPE, network=gin).eval()
+    assert_close(unseen.classify(batch, mask), unseen.classify(batch.replace(x=0 * batch.x), mask + 1))
+
+
+def test_shaken_points_are_joined_by_the_rule_that_was_given():
+    torch.manual_seed(0)
+    batch = random_clouds(count=3).whole()
+    kept = LRIGaussian(SHAPE, network=EGNN, neighbours=None)
+    assert torch.equal(kept._shaken(batch, *kept.spread(batch)).edge_index, batch.edge_index)
+    within = LRIGaussian(SHAPE, network=EGNN, radius=0.7, scale=2.0)
+    shaken = within._shaken(batch, *within.spread(batch))
+    assert torch.equal(shaken.edge_index, Neighbours(None, 1.4).edges(positions(shaken), batch.ptr.diff())[0])
+    with pytest.raises(ShiftproofError, match="'dimensions' is 2 and 'pos_dim' is 3"):
+        LRIGaussian(SHAPE, network=EGNN, dimensions=2)
+
+
+def test_gradcam_names_a_layer_the_model_does_not_pass():
+    with pytest.raises(ShiftproofError, match="Linear is not one"):
+        gradcam(as_weighted(plain()), random_clouds(count=2).whole(), torch.nn.Linear(2, 2))
+
+
 def test_gradgeo_is_the_length_of_the_slope_in_space():
     model, batch = plain().double(), random_clouds(count=2).whole()
     batch = replace(batch, x=batch.x.double())

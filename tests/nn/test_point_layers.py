@@ -55,6 +55,19 @@ def test_point_transformer_is_pygs_with_weight_one():
     assert_close(conv.attend(h, wiring, one, None, pos), theirs(h, pos, batch.edge_index))
 
 
+@pytest.mark.parametrize(
+    "make", [EGNNConv, WeightedEdgeConv, lambda p, e: WeightedPointTransformerConv(p, edge_width=e)]
+)
+def test_layers_hear_what_edges_tell_and_name_what_does_not_fit(make):
+    torch.manual_seed(0)
+    batch, h, wiring = batch_and_rows()
+    conv, pos = make(5, 2).eval(), positions(batch)
+    told = torch.randn(batch.num_edges, 2, generator=seeded(3))
+    assert (conv(h, wiring, None, told, pos) - conv(h, wiring, None, -told, pos)).abs().max() > 1e-3
+    with pytest.raises(ShiftproofError, match="takes edge features of width 2 and was given 0"):
+        conv(h, wiring, pos=pos)
+
+
 @pytest.mark.parametrize("collect_at", ["source", "target"])
 def test_egnn_follows_its_formula(collect_at):
     batch, h, wiring = batch_and_rows()
