@@ -20,6 +20,7 @@ from shiftproof.registry import Entry, fitting_options, methods, options_of, req
 from shiftproof.training.balance import Balance, balance_named, described
 from shiftproof.training.progress import Style
 from shiftproof.training.run import Run
+from shiftproof.training.steps import Compile
 from shiftproof.training.trainer import Trainer
 
 _NOT_SETTINGS = {"balance", "seed", "device", "compile", "deterministic", "out", "resume", "progress", "network"}
@@ -33,7 +34,7 @@ def fit(
     out: str | Path | None = None,
     resume: bool = False,
     device: str = "auto",
-    compile: bool = False,
+    compile: Compile = False,
     deterministic: bool = False,
     balance: Balance | str | None = None,
     network: Network | nn.Module | None = None,

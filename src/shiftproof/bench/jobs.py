@@ -25,6 +25,7 @@ from shiftproof.presets import PRESETS
 from shiftproof.registry import datasets, parse_name
 from shiftproof.training.progress import Style, progress
 from shiftproof.training.run import METRICS
+from shiftproof.training.steps import Compile
 
 SECONDS_TO_WAIT_FOR_OTHERS = 5.0
 
@@ -41,7 +42,7 @@ class Job:
     variant: Mapping[str, Any] = field(default_factory=dict)
     resume: bool = False
     device: str = "auto"
-    compile: bool = False
+    compile: Compile = False
     outside: tuple[str, ...] = ()  # files with methods or data sets of the user's own, as FILE.py:NAME
     may_diverge: bool = False  # a random setting that ends in NaN is left unfinished and stops nobody else
 

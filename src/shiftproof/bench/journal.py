@@ -99,7 +99,7 @@ class Journal:
         if line is None or not job.finished or now is None or now.endswith("-dirty"):
             return False
         same = all(line.get(key) == value for key, value in asked.items())
-        return same and line.get("commit") == now and bool(line.get("compiled")) == job.compile
+        return same and line.get("commit") == now and line.get("compiled", False) == job.compile
 
     def add(self, job: Job) -> None:
         """Write the line of a finished run unless the same stands there."""

@@ -17,6 +17,7 @@ from shiftproof.data.dataset import Dataset, Split
 from shiftproof.data.storage import save_dataset
 from shiftproof.registry import methods, register
 from shiftproof.training.progress import Style
+from shiftproof.training.steps import Compile
 
 Row = dict[str, Any]
 # what takes time beside the epochs: helper models, sampled subgraphs, environment inference, explainers
@@ -107,7 +108,7 @@ class Recipe:
         seeds: int | None = None,
         smoke: bool = False,
         device: str = "auto",
-        compile: bool = False,
+        compile: Compile = False,
     ) -> list[Job]:
         """Every run, seed by seed, so that an unfinished table has whole columns of fewer seeds.
 

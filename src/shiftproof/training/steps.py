@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -16,6 +16,8 @@ from shiftproof.data.graphs import GraphBatch, GraphSet
 from shiftproof.data.padding import pad_batches
 from shiftproof.methods.base import Batch, Method
 from shiftproof.training.balance import Balance
+
+Compile = bool | Literal["fused"]
 
 
 class Stepper(Protocol):
@@ -101,14 +103,16 @@ class CompiledStepper(EagerStepper):
 
 def _fields(batch: Batch) -> tuple[Tensor | int | None, ...]:
     if isinstance(batch, GraphBatch):
-        known = (batch.y, batch.edge_attr, batch.env, batch.index)
+        known = (batch.y, batch.edge_attr, batch.env, batch.index, batch.node_mask)
         return (batch.x, batch.edge_index, batch.batch, batch.ptr, batch.num_graphs, *known)
     return (batch.x, batch.y, batch.env, batch.index)
 
 
 def _losses_of_fields(method: Method, *fields: Tensor | int | None) -> dict[str, Tensor]:
-    make = DomainBatch if len(fields) == 4 else GraphBatch
-    return method.losses(make(*fields))  # pyright: ignore[reportArgumentType] - _fields put them in this order
+    if len(fields) == 4:
+        return method.losses(DomainBatch(*fields))  # pyright: ignore[reportArgumentType] - in the order of _fields
+    *known, node_mask = fields
+    return method.losses(GraphBatch(*known, node_mask=node_mask))  # pyright: ignore[reportArgumentType]
 
 
 class ReplayedStepper(EagerStepper):
@@ -122,6 +126,8 @@ class ReplayedStepper(EagerStepper):
     """
 
     ROOM = 1.15  # slots hold this much more than the largest batch of the first epoch
+    GRAIN = 256  # and are rounded up to this many nodes and edges, so that runs alike share their compiled kernels
+    fused = False
 
     def __init__(
         self,
@@ -155,7 +161,8 @@ class ReplayedStepper(EagerStepper):
 
     def _graphs(self, ordered: GraphSet, size: int, step: int) -> Iterator[Tensor]:
         if self.room is None:
-            self.room = tuple(int(self.ROOM * most) + 1 for most in _largest(ordered, size))  # type: ignore[assignment]
+            most = (int(self.ROOM * count) + 1 for count in _largest(ordered, size))
+            self.room = tuple(-(-count // self.GRAIN) * self.GRAIN for count in most)  # type: ignore[assignment]
         padded = pad_batches(ordered, size, *self.room)  # type: ignore[misc]
         for number, fits in enumerate(padded.fits):
             self._refresh(step)
@@ -204,9 +211,22 @@ class ReplayedStepper(EagerStepper):
         return self.values.clone()
 
     def _capture(self, step: int) -> None:
-        """Warm up, capture, and put everything the warm-up moved back."""
-        assert self.buffer is not None
+        """Warm up, capture, and put everything the warm-up moved back; without fusing where that fails."""
         self.captured, self.phase = None, self._phase(step)
+        problem = self._capture_once(step, fused_losses(self.method)) if self.fused else None
+        if self.fused and problem is not None:
+            self.fused = False
+            warnings.warn(f"the kernels of this method cannot be fused ({problem})", stacklevel=2)
+        if not self.fused:
+            problem = self._capture_once(step, self.losses)
+        if problem is not None:
+            self.usable = False
+            warnings.warn(f"this method cannot be captured ({problem}); training goes on eagerly", stacklevel=2)
+
+    def _capture_once(self, step: int, losses: Callable[[Batch], dict[str, Tensor]]) -> str | None:
+        """Capture the step with these losses; if that cannot be done, the reason."""
+        assert self.buffer is not None
+        plain, self.losses = self.losses, losses
         saved = _snapshot(self.method, self.optimizer)
         try:
             side = torch.cuda.Stream()
@@ -222,11 +242,31 @@ class ReplayedStepper(EagerStepper):
             self.captured = graph
         except RuntimeError as error:
             torch.cuda.synchronize()
-            self.usable = False
-            reason = str(error).strip().partition("\n")[0]
-            warnings.warn(f"this method cannot be captured ({reason}); training goes on eagerly", stacklevel=2)
+            return str(error).strip().partition("\n")[0]
         finally:
+            self.losses = plain
             _put_back(self.method, self.optimizer, saved)
+        return None
+
+
+class FusedStepper(ReplayedStepper):
+    """As `ReplayedStepper`, with the kernels of the losses fused by `torch.compile` before they are captured.
+
+    A replayed step of a small model spends its time on starting hundreds of small kernels; fused it has a fraction of
+    them. Compiling takes tens of seconds on a cold cache, so this is for long runs and for many runs alike.
+    """
+
+    fused = True
+
+
+def fused_losses(method: Method) -> Callable[[Batch], dict[str, Tensor]]:
+    """The losses of a method compiled for batches of one fixed size."""
+    compiled = torch.compile(_losses_of_fields, dynamic=False)
+
+    def losses(batch: Batch) -> dict[str, Tensor]:
+        return compiled(method, *_fields(batch))
+
+    return losses
 
 
 def _largest(graphs: GraphSet, size: int) -> tuple[int, int]:

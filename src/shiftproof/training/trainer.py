@@ -34,7 +34,7 @@ from shiftproof.training.metrics import (
 from shiftproof.training.optimizers import LeanAdam
 from shiftproof.training.progress import Style, progress
 from shiftproof.training.run import CHECKPOINT, CONFIG, METRICS, Run
-from shiftproof.training.steps import CompiledStepper, EagerStepper, ReplayedStepper, Stepper
+from shiftproof.training.steps import Compile, CompiledStepper, EagerStepper, FusedStepper, ReplayedStepper, Stepper
 
 Selection = Literal["auto", "val", "last", "stopped", "oracle"]
 STEPS_BETWEEN_LOOKS = 256  # loss values stay on the device this long at most before they are looked at
@@ -51,8 +51,8 @@ class Trainer:
     (spec ciga D11). `batch_size=None` trains on the whole set at once. With `domains_per_batch` ("all" or a number) a
     batch has `batch_size` samples of each of that many environments, and `steps_per_epoch` batches are an epoch,
     however long a pass through the data is (see `DomainBatchSampler`). `compile` compiles the losses on a CPU and
-    replays captured steps on a GPU. With `out`, the run survives being killed: `resume=True` goes on from the last
-    checkpoint to the same result.
+    replays captured steps on a GPU; "fused" also fuses their kernels first, which takes a while and pays in long runs.
+    With `out`, the run survives being killed: `resume=True` goes on from the last checkpoint to the same result.
     """
 
     epochs: int = 100
@@ -73,7 +73,7 @@ class Trainer:
     balance: Balance = field(default_factory=Weighted)
     seed: int = 0
     device: str = "auto"
-    compile: bool = False
+    compile: Compile = False
     deterministic: bool = False
     out: Path | None = None
     resume: bool = False
@@ -375,8 +375,9 @@ class _Loop:
     def _stepper(self, optimizer: torch.optim.Optimizer) -> Stepper:
         kind = EagerStepper
         if self.trainer.compile:
-            kind = ReplayedStepper if self.device.type == "cuda" else CompiledStepper
-        if kind is ReplayedStepper and not self.method.capturable:
+            replayed = FusedStepper if self.trainer.compile == "fused" else ReplayedStepper
+            kind = replayed if self.device.type == "cuda" else CompiledStepper
+        if issubclass(kind, ReplayedStepper) and not self.method.capturable:
             kind = EagerStepper
         trainer, parameters = self.trainer, [p for group in optimizer.param_groups for p in group["params"]]
         return kind(
