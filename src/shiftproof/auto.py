@@ -48,6 +48,17 @@ def candidates_for(dataset: Dataset) -> list[str]:
     return ["erm", *by_environment, free]
 
 
+def budget_of(settings: Mapping[str, Any], epochs: int = EPOCHS, samples: int = SAMPLES) -> str:
+    """What each candidate is given, in words."""
+    return f"one seed, {_epochs_of_a_trial(settings, epochs)} epochs, at most {samples} training samples"
+
+
+def _epochs_of_a_trial(settings: Mapping[str, Any], most: int) -> int:
+    """Who wants few epochs wants no more for a trial."""
+    asked = str(settings.get("epochs", most))
+    return min(most, int(asked)) if asked.isdigit() else most
+
+
 def choose(
     dataset: Dataset,
     *,
@@ -65,9 +76,8 @@ def choose(
     decides: among those that validate well enough, the one with the lowest risk and the least spread of it over the
     environments. Without either, plain validation decides, and the reason says that it cannot see a shift.
     """
-    asked = str((settings or {}).get("epochs", epochs))
-    epochs = min(epochs, int(asked)) if asked.isdigit() else epochs  # who wants few epochs wants no more for a trial
-    budget = f"one seed, {epochs} epochs, at most {samples} training samples"
+    epochs = _epochs_of_a_trial(settings or {}, epochs)
+    budget = budget_of(settings or {}, epochs, samples)
     if "val" not in dataset.splits:
         return Choice("erm", f"there is no validation split to choose by, so it is ERM on '{dataset.name}'", budget)
     small = _smaller(dataset, samples, seed)

@@ -138,16 +138,19 @@ def _look_at(data: str, group: str | None, out: Path, quiet: bool) -> Any:
 
 def _choose(dataset: Any, seed: int, device: str, settings: dict[str, Any], out: Path, quiet: bool) -> str:
     """The method that `auto` takes, said and written to auto.json."""
-    from shiftproof.auto import choose
+    from shiftproof.auto import budget_of, candidates_for, choose
     from shiftproof.training.checkpoint import write_json
 
+    asked = {"data": dataset.spec, "seed": seed, "settings": settings}
     if (out / "auto.json").exists():
         kept = json.loads((out / "auto.json").read_text())
-        if isinstance(kept, dict) and "method" in kept:
+        if isinstance(kept, dict) and "method" in kept and kept.get("asked") == asked:
             print(f"auto chose {kept.get('reason')}", file=sys.stderr)
             return str(kept["method"])
+    if not quiet:
+        print(f"auto tries {', '.join(candidates_for(dataset))}: {budget_of(settings)} each", file=sys.stderr)
     found = choose(dataset, seed=seed, device=device, progress="none" if quiet else "auto", settings=settings)
-    write_json(out / "auto.json", found.to_json())
+    write_json(out / "auto.json", {**found.to_json(), "asked": asked})
     print(f"auto chose {found.reason}", file=sys.stderr)
     return found.method
 
