@@ -9,8 +9,8 @@ from shiftproof.presets.preset import Preset
 
 MOLECULES = Preset(
     "the library's default for molecules",
-    {"conv": "gin", "layers": 3, "hidden": 64, "readout": "mean", "dropout": 0.5},
-    {"epochs": 50, "batch_size": 64, "lr": 1e-3, "patience": 10, "warmup": 5},
+    {"conv": "gin", "layers": 3, "hidden": 64, "readout": "mean", "dropout": 0.3},
+    {"epochs": 50, "batch_size": 64, "lr": 1e-3, "patience": 12, "warmup": 8},
 )
 
 
