@@ -47,7 +47,7 @@ def test_what_is_wrong_is_said_in_a_sentence(monkeypatch, tmp_path):
 
 def few_images(size):
     rng = np.random.default_rng(0)
-    images = torch.from_numpy(rng.integers(0, 256, (56, 3, 64, 64), dtype=np.uint8))
+    images = torch.from_numpy(rng.integers(0, 256, (56, 64, 64, 3), dtype=np.uint8)).permute(0, 3, 1, 2)
     return pacs._reduced(images, size), np.arange(56) % 7, np.repeat(np.arange(4), 14)
 
 

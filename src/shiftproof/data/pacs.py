@@ -122,4 +122,4 @@ def _reduced(images: torch.Tensor, size: int) -> torch.Tensor:
     if size == 64:
         return images.contiguous()
     parts = [F.avg_pool2d(part.float(), 64 // size).round().byte() for part in images.split(1000)]
-    return torch.cat(parts)
+    return torch.cat(parts).contiguous()  # pooling keeps the channels last, as the images are stored
