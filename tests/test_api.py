@@ -84,7 +84,7 @@ def test_settings_reach_whom_they_concern_and_the_preset_fills_the_rest():
     assert run.method.featurizer.out_channels == 5
     training = run.config["training"]
     assert (training["epochs"], training["l2"]) == (1, 0.1)
-    assert (training["batch_size"], training["anneal_steps"], training["rescale"]) == (512, 1500, True)
+    assert (training["batch_size"], training["anneal_steps"], training["rescale"]) == (256, 1500, True)
     assert run.selection == "last"
 
 
