@@ -1,6 +1,7 @@
 """The weight of the harmonious objective: chosen by the attacker's own defenders, and by nothing it cannot see."""
 
 from dataclasses import replace
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -34,7 +35,8 @@ def graph() -> NodeGraph:
 class Telling:
     """An attack whose one injected node carries the weight in its first feature."""
 
-    kind, targets_only = "injection", True
+    kind: Literal["injection", "modification"] = "injection"
+    targets_only = True
 
     def run(self, situation: Situation) -> Perturbation:
         low, high = situation.box
@@ -76,7 +78,7 @@ def test_the_labels_of_targets_play_no_part(graph: NodeGraph) -> None:
     judges = {"only": Judge(graph, 3.0)}
     other = replace(graph, y=graph.y.index_copy(0, graph.test, graph.y[graph.test].flip(0)))
     assert not torch.equal(other.y, graph.y)
-    how = {"budget": BUDGET, "grid": (1.0, 6.0), "surrogate": judges["only"], "examiners": judges}
+    how: dict[str, Any] = {"budget": BUDGET, "grid": (1.0, 6.0), "surrogate": judges["only"], "examiners": judges}
     assert choose_weight(Telling(), graph, **how) == choose_weight(Telling(), other, **how)
 
 
