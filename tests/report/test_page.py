@@ -317,3 +317,13 @@ def test_pictures_beside_the_runs_are_on_the_page(runs: Path, tmp_path: Path) ->
     page = text_of(write_report(runs, tmp_path / "page.html"))
     assert 'src="data:image/png;base64,iVBORyBwaWN0dXJl"' in page
     assert "erm on two-bit" in page
+
+
+def test_the_page_says_why_a_method_was_chosen(runs: Path, tmp_path: Path) -> None:
+    assert "a few were tried" not in text_of(write_report(runs, tmp_path / "without.html"))
+    edit(runs / "erm" / "0" / "timing.json", chosen={"reason": "erm: best on <val>"})
+    (runs / "auto.json").write_text(json.dumps({"reason": "vrex: least spread", "method": "vrex"}))
+    (runs / "deep" / "auto.json").write_text("cut sho")
+    page = text_of(write_report(runs, tmp_path / "with.html"))
+    assert "so a few were tried: erm: best on &lt;val&gt;." in page
+    assert "so a few were tried: vrex: least spread." in page

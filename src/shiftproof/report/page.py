@@ -12,7 +12,7 @@ from shiftproof.errors import ShiftproofError
 from shiftproof.registry import datasets
 from shiftproof.report import figures, words
 from shiftproof.report.records import find_runs
-from shiftproof.report.repeating import command_of, pictures
+from shiftproof.report.repeating import command_of, pictures, why_chosen
 from shiftproof.report.rows import Row, differing, make_rows, shown, worth_showing
 from shiftproof.report.significance import interval, significance_note
 from shiftproof.training.checkpoint import write_atomic
@@ -47,6 +47,7 @@ def write_report(folder: str | Path, out: str | Path, *, title: str | None = Non
     page = template(TEMPLATE).render(
         title=title or _title(by_data),
         note=note,
+        chosen=why_chosen(folder, records),
         warnings=words.warnings(rows),
         unreadable=unreadable,
         overview=_overview(rows),

@@ -1,8 +1,10 @@
-"""The command that trains a row again, and the pictures that lie beside the runs."""
+"""The command that trains a row again, and what lies beside the runs: pictures, and why a method was chosen."""
 
 from __future__ import annotations
 
 import base64
+import contextlib
+import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +14,7 @@ from shiftproof.report.records import Record
 from shiftproof.report.rows import Row
 
 PICTURE = "explanations.png"
+CHOICE = "auto.json"
 MOST_PICTURES = 6
 LARGEST_PICTURE = 4_000_000
 
@@ -48,6 +51,15 @@ def _text(value: Any) -> str:
         inside = ",".join(repr(item) if isinstance(item, str) else _text(item) for item in value)
         return f"({inside},)" if len(value) == 1 else f"({inside})"
     return str(value)
+
+
+def why_chosen(folder: Path, records: Sequence[Record]) -> list[str]:
+    """Why `auto` took the methods it did: what the command wrote beside the runs, and what runs say of themselves."""
+    told = [run.timing.get("chosen") for run in records]
+    for file in sorted(folder.rglob(CHOICE)):
+        with contextlib.suppress(OSError, ValueError):
+            told.append(json.loads(file.read_text(encoding="utf-8")))
+    return list(dict.fromkeys(str(one["reason"]) for one in told if isinstance(one, dict) and one.get("reason")))
 
 
 def pictures(folder: Path, records: Sequence[Record]) -> list[dict[str, str]]:
