@@ -64,7 +64,8 @@ def explain(
     for name, found in written["measures"].items():
         if found["value"] is not None:
             print(f"{name} {found['value']:.4f} [{found['low']:.4f}, {found['high']:.4f}]")
-    print(f"scores of {written['graphs']} graphs in {written['table']}, picture in {written['picture']}")
+    print(f"scores of {written['graphs']} graphs in {written['table']} and {written['nodes']}")
+    print(f"picture: {written['picture']}")
 
 
 @app.command()
