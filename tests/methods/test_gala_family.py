@@ -15,7 +15,7 @@ from shiftproof.methods import CAL, ERM, GALA, GIL, GREA, GSAT, DataShape, DisC,
 from shiftproof.nn import reverse_edges
 from shiftproof.presets import preset_for
 from shiftproof.registry import methods
-from shiftproof.training import Trainer, trainer
+from shiftproof.training import Trainer, loop
 
 SMALL = {"train_per_class": 12, "val_per_class": 4, "test_per_class": 4}
 NETWORK = Network(layers=2, hidden=8)
@@ -58,7 +58,7 @@ class Killed(Exception):
 @pytest.fixture
 def kill_after(monkeypatch: pytest.MonkeyPatch):
     """Stop any training before the epoch whose number is given."""
-    original = trainer._Loop._train_epoch
+    original = loop.Loop._train_epoch
     last: dict[str, int | None] = {"epoch": None}
 
     def one_epoch(self, stepper):
@@ -66,7 +66,7 @@ def kill_after(monkeypatch: pytest.MonkeyPatch):
             raise Killed
         original(self, stepper)
 
-    monkeypatch.setattr(trainer._Loop, "_train_epoch", one_epoch)
+    monkeypatch.setattr(loop.Loop, "_train_epoch", one_epoch)
     return lambda epoch: last.update(epoch=epoch)
 
 

@@ -17,7 +17,7 @@ from shiftproof.errors import ShiftproofError
 from shiftproof.pareto import PAIR, MinNorm, Pair, PreferenceSolver, pair_aggregator
 from shiftproof.pareto.optimizer import last_layer
 from shiftproof.registry import methods, options_of
-from shiftproof.training import Trainer, trainer
+from shiftproof.training import Trainer, loop
 from shiftproof.training.balance import described
 
 PREFERENCE = {"erm": 1.0, "irm": 1e2, "vrex": 1e3}
@@ -229,7 +229,7 @@ def test_a_stopped_run_goes_on_through_the_change_of_optimiser(tmp_path, monkeyp
     settings = {"epochs": 5, "batch_size": 30, "widths": (6,), "seed": 1, "checkpoint_seconds": 0.0}
     settings |= {"balance": "pair", "anneal_steps": 4, "balance_optimizer": "sgd", "balance_lr": 0.05, "l2": 1e-3}
     whole = sp.fit("irmx", "two-bit:per_env=30", out=tmp_path / "whole", **settings)
-    original = trainer._Loop._train_epoch
+    original = loop.Loop._train_epoch
 
     def one_epoch(self, stepper):
         if self.epoch == done:
@@ -237,7 +237,7 @@ def test_a_stopped_run_goes_on_through_the_change_of_optimiser(tmp_path, monkeyp
         original(self, stepper)
 
     with monkeypatch.context() as patch:
-        patch.setattr(trainer._Loop, "_train_epoch", one_epoch)
+        patch.setattr(loop.Loop, "_train_epoch", one_epoch)
         with pytest.raises(Killed):
             sp.fit("irmx", "two-bit:per_env=30", out=tmp_path / "stopped", **settings)
     again = sp.fit("irmx", "two-bit:per_env=30", out=tmp_path / "stopped", resume=True, **settings)

@@ -26,7 +26,7 @@ from shiftproof.methods import (
 )
 from shiftproof.nn import distribution, multilinear_extension, one_by_one
 from shiftproof.objectives import PriorSchedule, attention_information
-from shiftproof.training import trainer
+from shiftproof.training import loop, trainer
 
 sys.path.append(str(Path(__file__).parents[1] / "nn"))
 from families import assert_close, padded
@@ -349,7 +349,7 @@ _WHOLE: dict[str, sp.Run] = {}
 )
 def test_a_killed_run_goes_on_to_the_same_weights_also_between_the_stages(data, tmp_path, monkeypatch, method, done):
     left = {"epochs": -1}
-    original = trainer._Loop._train_epoch
+    original = loop.Loop._train_epoch
 
     def one_epoch(self, stepper):
         if left["epochs"] == 0:
@@ -357,7 +357,7 @@ def test_a_killed_run_goes_on_to_the_same_weights_also_between_the_stages(data, 
         left["epochs"] -= 1
         original(self, stepper)
 
-    monkeypatch.setattr(trainer._Loop, "_train_epoch", one_epoch)
+    monkeypatch.setattr(loop.Loop, "_train_epoch", one_epoch)
     settings = {**TWICE, **({} if method == "gmt-lin" else {"init": "old", "samples": 3})}
     whole = _WHOLE[method] = _WHOLE.get(method) or sp.fit(method, data, out=tmp_path / "whole", **settings)
     left["epochs"] = done

@@ -10,7 +10,7 @@ from toys import TwoTerms, assert_same_weights, toy_data
 import shiftproof as sp
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods import DataShape, Network
-from shiftproof.training import Run, Trainer, TrainingDiverged, Weighted, trainer
+from shiftproof.training import Run, Trainer, TrainingDiverged, Weighted, loop
 from shiftproof.training.checkpoint import read_tensors, write_atomic, write_json, write_tensors
 
 GRAPHS = "spmotif-struc:train_per_class=8,val_per_class=4,test_per_class=4"
@@ -36,7 +36,7 @@ class Killed(Exception):
 @pytest.fixture
 def kill_after(monkeypatch: pytest.MonkeyPatch):
     """Stop any training as soon as `epochs` epochs in all are done, after or before the checkpoint of the last one."""
-    original = trainer._Loop._train_epoch
+    original = loop.Loop._train_epoch
     left = {"epochs": None}
 
     def one_epoch(self, stepper):
@@ -46,7 +46,7 @@ def kill_after(monkeypatch: pytest.MonkeyPatch):
         if left["epochs"] is not None:
             left["epochs"] -= 1
 
-    monkeypatch.setattr(trainer._Loop, "_train_epoch", one_epoch)
+    monkeypatch.setattr(loop.Loop, "_train_epoch", one_epoch)
     return lambda epochs: left.update(epochs=epochs)
 
 

@@ -19,7 +19,7 @@ from shiftproof.features.attribution import grad_cam, integrated_gradients, sali
 from shiftproof.features.feat import ERMPretrainer, FeAT, IFeAT
 from shiftproof.registry import register
 from shiftproof.training.checkpoint import read_json, read_tensors, write_json, write_tensors
-from shiftproof.training.trainer import device_name, pick_device
+from shiftproof.training.devices import device_name, pick_device
 
 DATA = "cmnist-corner"
 MAPS = ("grad_cam", "saliency", "integrated_gradients")

@@ -25,7 +25,7 @@ from shiftproof.robustness.trained_zoo import Zoo
 from shiftproof.robustness.training import build_defence, train_defence
 from shiftproof.robustness.zoo import DefenceSpec, preset_for
 from shiftproof.training.checkpoint import read_json, write_json
-from shiftproof.training.trainer import device_name, pick_device
+from shiftproof.training.devices import device_name, pick_device
 
 ATTACKS = ("pgd", "metagia", "agia", "tdgia", "atdgia")
 PUBLISHED = 1.0  # the released weight on Cora and Citeseer (spec hao 7)

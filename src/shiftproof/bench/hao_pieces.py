@@ -32,8 +32,8 @@ from shiftproof.robustness.budget import Perturbation
 from shiftproof.robustness.flag import FLAG
 from shiftproof.robustness.trained_zoo import Zoo, fingerprint, read_zoo, train_zoo
 from shiftproof.robustness.zoo import DefenceSpec, ZooPreset, chosen, preset_for
+from shiftproof.training.devices import pick_device
 from shiftproof.training.progress import progress as show
-from shiftproof.training.trainer import pick_device
 
 SOURCES = {name: f"{name}:features=embedded" for name in ("cora", "citeseer")}
 SMALL = 10_000  # nodes

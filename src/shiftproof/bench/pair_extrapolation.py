@@ -20,9 +20,9 @@ from shiftproof.data.extrapolation import BOXES, GAUSSIANS, REACH
 from shiftproof.data.loading import load_samples
 from shiftproof.registry import parse_name, register
 from shiftproof.training.checkpoint import read_tensors, write_tensors
+from shiftproof.training.devices import device_name, pick_device
 from shiftproof.training.identity import commit
 from shiftproof.training.progress import progress
-from shiftproof.training.trainer import device_name, pick_device
 
 # spec pair 7.2: the preferences that were searched
 PREFERENCES = ("1,1e4,1e16", "1,1e4,1e12", "1,1e6,1e8", "1,1e8,1e4", "1,1e4,1e4", "1,1e8,1e8")

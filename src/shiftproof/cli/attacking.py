@@ -39,7 +39,7 @@ def attack(
     from shiftproof.data.loading import load_nodes
     from shiftproof.registry import parse_options
     from shiftproof.robustness.command import attack_and_defend, budget_for
-    from shiftproof.training.trainer import pick_device
+    from shiftproof.training.devices import pick_device
 
     graph = load_nodes(data).to(pick_device(device))
     limits: Any = {"nodes": budget_nodes, "edges_per_node": budget_edges, "edges": flips, "low": low, "high": high}
@@ -97,7 +97,7 @@ def audit(
     from shiftproof.robustness.audit import ATTACKS, DEFENCES, summary
     from shiftproof.robustness.audit import audit as ask
     from shiftproof.robustness.command import budget_for, your_model
-    from shiftproof.training.trainer import pick_device
+    from shiftproof.training.devices import pick_device
 
     if out.exists() and not out.is_dir():
         raise ShiftproofError(f"{out} is a file; --out names a folder")

@@ -1,0 +1,27 @@
+"""Where a run is computed."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from shiftproof.errors import ShiftproofError
+
+
+def pick_device(name: str) -> torch.device:
+    """ "auto" is the GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ShiftproofError(f"'{name}' is not a device; 'cpu', 'cuda' and 'auto' are") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ShiftproofError("device 'cuda' was asked for, but this machine has none")
+    return device
+
+
+def device_name(device: torch.device) -> str:
+    """What a run was computed on, in words."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu, {os.cpu_count()} cores"

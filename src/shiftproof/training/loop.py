@@ -1,0 +1,408 @@
+"""One training run from its first step to its last: it can be killed and resumed."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from shiftproof.data.dataset import Dataset, Split
+from shiftproof.data.domain_batches import DomainBatchSampler
+from shiftproof.errors import ShiftproofError, TrainingDiverged, unknown
+from shiftproof.methods.base import DataShape, Method
+from shiftproof.training import checkpoint as files
+from shiftproof.training.balance import described
+from shiftproof.training.devices import device_name, pick_device
+from shiftproof.training.identity import commit, digest, first_difference, plain, versions
+from shiftproof.training.memory import forget_peak, peak_bytes
+from shiftproof.training.metrics import (
+    all_measures,
+    better,
+    measure,
+    predict,
+    require_measure,
+)
+from shiftproof.training.optimizers import LeanAdam
+from shiftproof.training.progress import progress
+from shiftproof.training.run import CHECKPOINT, CONFIG, METRICS, Run
+from shiftproof.training.steps import CompiledStepper, EagerStepper, FusedStepper, ReplayedStepper, Stepper
+
+if TYPE_CHECKING:
+    from shiftproof.training.trainer import Trainer
+
+Selection = Literal["auto", "val", "last", "stopped", "oracle"]
+STEPS_BETWEEN_LOOKS = 256  # loss values stay on the device this long at most before they are looked at
+
+
+class Loop:
+    """The state of one training run between its first and its last step."""
+
+    def __init__(self, trainer: Trainer, method: Method, dataset: Dataset, config: dict[str, Any] | None) -> None:
+        self.trainer = trainer
+        self.device = pick_device(trainer.device)
+        self.method = method.to(self.device)
+        self.metric = trainer.metric or dataset.metric
+        require_measure(self.metric, dataset.task)
+        self.selection = _selection(trainer.selection, dataset)
+        for split in trainer.track:
+            if split not in dataset.splits:
+                raise unknown("split to track", split, dataset.splits)
+        trainer.balance.check(method)  # a weight for a term that is not there shows before the first step
+        self.dataset = dataset
+        self.data = dataset.to(self.device)
+        self.train = _renumbered(self.data.train)
+        self.folder = None if trainer.out is None else Path(trainer.out)
+        self.config = self._config(config)
+        self.epoch = self.step = 0
+        self.best_epoch, self.best_value = -1, math.nan if method.selection_floor is None else method.selection_floor
+        self.best_loss = math.nan  # of the validation split, where it decides between equal values of the metric
+        self.best: dict[str, Tensor] = {}
+        self.history: list[dict[str, Any]] = []
+        self.pending: list[tuple[int, int, Tensor]] = []
+        self.names: list[str] = []  # of the loss terms, in the order of their values
+        self.order = torch.Generator().manual_seed(trainer.seed)
+        self.seconds = 0.0
+        self.epoch_seconds: list[float] = []
+        self.stopped = False
+
+    def finished(self) -> Run | None:
+        """The run that already lies in the folder, if it is to be kept; refuse to write over one that is not."""
+        if self.folder is None or not any((self.folder / name).exists() for name in (CONFIG, CHECKPOINT, METRICS)):
+            return None
+        whole = (self.folder / METRICS).exists()
+        if not self.trainer.resume:
+            state = "a finished run" if whole else "an unfinished run"
+            raise ShiftproofError(f"{self.folder} already holds {state}; resume it or choose another folder")
+        if whole or (self.folder / CONFIG).exists():
+            self._require_same(files.read_json(self.folder / CONFIG, "resuming"), self.folder / CONFIG)
+        return Run.load(self.folder, method=self.method) if whole else None
+
+    def run(self) -> Run:
+        trainer = self.trainer
+        torch.manual_seed(trainer.seed)
+        before = torch.are_deterministic_algorithms_enabled()
+        torch.use_deterministic_algorithms(before or trainer.deterministic, warn_only=True)
+        try:
+            return self._run()
+        finally:
+            torch.use_deterministic_algorithms(before)
+
+    def _run(self) -> Run:
+        trainer = self.trainer
+        forget_peak(self.device)
+        optimizer = self._optimizer()
+        begun = time.perf_counter()
+        resumed, optimizer = self._restore(optimizer)
+        if not resumed:
+            if self.folder is not None:
+                files.write_json(self.folder / CONFIG, self.config)
+            self.method.prepare(replace(self.data, splits={**self.data.splits, "train": self.train}), trainer)
+            self.method.to(self.device)
+            torch.manual_seed(trainer.seed)
+            self._save(optimizer)
+        stepper = None if optimizer is None else self._stepper(optimizer)
+        epochs = 0 if stepper is None else trainer.epochs
+        saved = time.monotonic()
+        before = self.seconds
+        with progress(self._title(), epochs, trainer.progress, start=self.epoch) as display:
+            while stepper is not None and self.epoch < epochs and not self.stopped:
+                started = time.perf_counter()
+                self._train_epoch(stepper)
+                if self.device.type == "cuda":
+                    torch.cuda.synchronize(self.device)  # the clock must not run ahead of the device
+                self.epoch_seconds.append(time.perf_counter() - started)
+                note = self._evaluate() if self._is_due() else ""
+                self.epoch += 1
+                display.advance(self.epoch, note)
+                self.seconds = before + time.perf_counter() - begun
+                if self.folder is not None and time.monotonic() - saved >= trainer.checkpoint_seconds:
+                    self._save(stepper.optimizer)
+                    saved = time.monotonic()
+        self.seconds = before + time.perf_counter() - begun
+        return self._conclude()
+
+    def _train_epoch(self, stepper: Stepper) -> None:
+        self.method.train()
+        self.method.start_epoch(self.epoch)
+        chosen = self.method.training_index(self.epoch)
+        train = self.train if chosen is None else self.train[chosen]
+        one_by_one = 0  # domains whose turn is over, for methods that take one after another
+        for part, size, order, domains in self._parts(train):
+            for values in stepper.epoch(part, size, order, self.step):
+                self.names = stepper.names
+                self.pending.append((self.epoch, self.step, values))
+                self.step += 1
+                if len(self.pending) >= STEPS_BETWEEN_LOOKS:
+                    self._look()
+                one_by_one += 1
+                if self.method.domain_by_domain and one_by_one % domains == 0:
+                    self.method.after_domains(domains)
+        if report := self.trainer.balance.report():
+            self._look()
+            self.history[-1]["balance"] = report
+
+    def _parts(self, train: Split) -> Iterator[tuple[Split, int | None, torch.Generator | None, int]]:
+        """The samples of an epoch, the size of its batches, how they are shuffled (None: they are), domains a batch."""
+        trainer, method = self.trainer, self.method
+        wanted = trainer.domains_per_batch or ("all" if method.domain_by_domain else None)
+        if wanted is None:
+            yield train, trainer.batch_size, self.order, 1
+            return
+        env = method.environments_of(train)
+        if env is None:
+            raise ShiftproofError(f"'domains_per_batch' needs environments, which '{self.dataset.name}' does not have")
+        sampler = DomainBatchSampler(env, wanted, trainer.batch_size, steps=trainer.steps_per_epoch)
+        positions = sampler.epoch(self.order)
+        size = sampler.size if method.domain_by_domain else sampler.size * sampler.domains
+        # an epoch may be many passes through the data: no more than about one of them is laid out at a time
+        at_once = max(len(train) // positions[0].numel(), 1)
+        for some in positions.split(at_once):
+            yield train[some.flatten()], size, None, sampler.domains
+
+    def _look(self) -> None:
+        """Bring the loss values of the last steps over, stop if one is not finite, and add them to the history."""
+        if not self.pending:
+            return
+        values = torch.stack([terms for _, _, terms in self.pending]).double().cpu()
+        names = self.names
+        bad = (~torch.isfinite(values)).nonzero()
+        if len(bad):
+            row, column = bad[0].tolist()
+            epoch, step, _ = self.pending[row]
+            value = float(values[row, column])
+            raise self._diverged(f"loss term '{names[column]}' became {value} at step {step} (epoch {epoch})")
+        for (epoch, _, _), row in zip(self.pending, values, strict=True):
+            if not self.history or self.history[-1]["epoch"] != epoch:
+                self.history.append({"epoch": epoch, "steps": 0, "losses": dict.fromkeys(names, 0.0)})
+            record = self.history[-1]
+            count = record["steps"] = record["steps"] + 1
+            for name, value in zip(names, row.tolist(), strict=True):
+                record["losses"][name] += (value - record["losses"][name]) / count
+        self.pending.clear()
+
+    def _require_finite_weights(self) -> None:
+        """Stop where the last step broke the weights and no loss has shown it yet."""
+        floats = {name: p.detach() for name, p in self.method.named_parameters() if p.is_floating_point()}
+        if not floats:
+            return
+        broken = (~torch.stack([tensor.double().sum() for tensor in floats.values()]).isfinite()).nonzero()
+        if len(broken):
+            name = list(floats)[int(broken[0])]
+            raise self._diverged(f"weight '{name}' became NaN or infinite by step {self.step - 1}")
+
+    def _diverged(self, what: str) -> TrainingDiverged:
+        kept = "" if self.folder is None else f"; the last good checkpoint is in {self.folder}"
+        return TrainingDiverged(f"{what}{kept}")
+
+    def _is_due(self) -> bool:
+        if self.selection == "last" and not self.trainer.track:
+            return False
+        last = self.epoch + 1 >= self.trainer.epochs
+        return last or (self.epoch + 1) % self.trainer.evaluate_every == 0
+
+    def _evaluate(self) -> str:
+        """Measure the tracked splits, remember the best epoch, decide about stopping early."""
+        self._look()
+        self._require_finite_weights()
+        trainer, record = self.trainer, self.history[-1]
+        judge = {"val": "val", "stopped": "val", "oracle": "test"}.get(self.selection)
+        seen = {n: predict(self.method, self.data[n]) for n in ((judge, *trainer.track) if judge else trainer.track)}
+        record |= {name: {self.metric: _or_none(measure(self.metric, found))} for name, found in seen.items()}
+        if judge is None:
+            return ""
+        value = record[judge][self.metric]
+        value = math.nan if value is None else value
+        nothing_yet = math.isnan(self.best_value) and (self.best_epoch < 0 or not math.isnan(value))
+        loss = measure("loss", seen[judge]) if self.method.ties_by_loss else math.nan
+        improved = better(self.metric, value, self.best_value) or (value == self.best_value and loss < self.best_loss)
+        if (nothing_yet or improved) and self.method.selectable(self.epoch):
+            self.best_epoch, self.best_value, self.best_loss = self.epoch, value, loss
+            if self.selection != "stopped":
+                self.best = {name: tensor.detach().clone() for name, tensor in self.method.state_dict().items()}
+        if trainer.patience is not None:
+            self.stopped = self.epoch - max(self.best_epoch, trainer.warmup - 1) >= trainer.patience
+        return f"{judge} {self.metric} {value:.4f}"
+
+    def _conclude(self) -> Run:
+        self._look()
+        if not self.best:
+            self._require_finite_weights()
+        floor = self.method.selection_floor
+        unbeaten = floor is not None and self.selection not in ("last", "stopped") and not self.best
+        if self.best:
+            self.method.load_state_dict(self.best)
+        else:
+            self.best_epoch = self.epoch - 1
+        self.method.eval()
+        metrics = {n: all_measures(self.method, s, self.dataset, n) for n, s in self.data.splits.items()}
+        if unbeaten:  # spec ciga D12: the released code then reports its starting value
+            metrics = {name: {**values, self.metric: floor} for name, values in metrics.items()}
+        timing = {
+            "device": device_name(self.device),
+            "compiled": self.trainer.compile,
+            "commit": commit(),
+            "versions": versions(),
+            "peak_memory_bytes": peak_bytes(self.device),
+            "seconds": self.seconds,
+            "training_epoch_seconds": statistics.median(self.epoch_seconds or [0.0]),
+        }
+        selection = {"oracle": "oracle: the test split chose the epoch"}.get(self.selection, self.selection)
+        run = Run(self.method, self.config, metrics, self.history, self.best_epoch, selection, timing)
+        if self.folder is not None:
+            run.save(self.folder)
+            (self.folder / CHECKPOINT).unlink(missing_ok=True)
+        return run
+
+    def _optimizer(self, step: int = 0) -> torch.optim.Optimizer | None:
+        """The optimiser, or None for a method without trainable parameters: its `prepare` does all the work."""
+        trainer, parameters = self.trainer, [p for p in self.method.parameters() if p.requires_grad]
+        return make_optimizer(trainer, parameters, step) if parameters else None
+
+    def _stepper(self, optimizer: torch.optim.Optimizer) -> Stepper:
+        kind = EagerStepper
+        if self.trainer.compile:
+            replayed = FusedStepper if self.trainer.compile == "fused" else ReplayedStepper
+            kind = replayed if self.device.type == "cuda" else CompiledStepper
+        if issubclass(kind, ReplayedStepper) and not self.method.capturable:
+            kind = EagerStepper
+        trainer, parameters = self.trainer, [p for group in optimizer.param_groups for p in group["params"]]
+        return kind(
+            self.method, optimizer, trainer.balance, renewed=lambda step: make_optimizer(trainer, parameters, step)
+        )
+
+    def _save(self, optimizer: torch.optim.Optimizer | None) -> None:
+        if self.folder is None:
+            return
+        self._look()
+        self._require_finite_weights()
+        tensors = {f"model.{name}": tensor for name, tensor in self.method.state_dict().items()}
+        tensors |= {f"best.{name}": tensor for name, tensor in self.best.items()}
+        if optimizer is not None:
+            tensors |= {f"optimizer.{name}": tensor for name, tensor in files.pack_optimizer(optimizer).items()}
+        tensors |= {"rng.torch": torch.get_rng_state(), "rng.order": self.order.get_state()}
+        if self.device.type == "cuda":
+            tensors["rng.cuda"] = torch.cuda.get_rng_state()
+        note = {
+            "config": self.config,
+            "epoch": self.epoch,
+            "step": self.step,
+            "best_epoch": self.best_epoch,
+            "best_value": _or_none(self.best_value),
+            "best_loss": _or_none(self.best_loss),
+            "stopped": self.stopped,
+            "seconds": self.seconds,
+            "history": self.history,
+            "balance": self.trainer.balance.state_dict(),
+        }
+        files.write_tensors(self.folder / CHECKPOINT, tensors, note)
+
+    def _restore(self, optimizer: torch.optim.Optimizer | None) -> tuple[bool, torch.optim.Optimizer | None]:
+        """Whether there was a checkpoint to go on from, and the optimiser with its state."""
+        if self.folder is None or not (self.folder / CHECKPOINT).exists():
+            return False, optimizer
+        path = self.folder / CHECKPOINT
+        tensors, note = files.read_tensors(path, "resuming")
+        self._require_same(note.get("config"), path)
+        try:
+            files.restore(self.method, _under("model.", tensors), str(path))
+            self.best = {name: tensor.to(self.device) for name, tensor in _under("best.", tensors).items()}
+            if optimizer is not None:
+                if self.trainer.balance.optimizer(note["step"] - 1):
+                    optimizer = self._optimizer(note["step"] - 1) or optimizer
+                files.unpack_optimizer(optimizer, _under("optimizer.", tensors))
+            torch.set_rng_state(tensors["rng.torch"])
+            self.order.set_state(tensors["rng.order"])
+            if self.device.type == "cuda" and "rng.cuda" in tensors:
+                torch.cuda.set_rng_state(tensors["rng.cuda"])
+            self.epoch, self.step = note["epoch"], note["step"]
+            self.best_epoch, self.stopped = note["best_epoch"], note["stopped"]
+            self.best_value = math.nan if note["best_value"] is None else note["best_value"]
+            self.best_loss = math.nan if note.get("best_loss") is None else note["best_loss"]
+            self.seconds, self.history = note["seconds"], note["history"]
+            self.trainer.balance.load_state_dict(note["balance"])
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            if isinstance(error, ShiftproofError):
+                raise
+            raise ShiftproofError(f"{path} does not hold a whole checkpoint ({error}); resuming needs one") from None
+        return True, optimizer
+
+    def _config(self, given: dict[str, Any] | None) -> dict[str, Any]:
+        """All that decides the result; a resumed run must have the same."""
+        name = type(self.method).__name__
+        trainer = self.trainer
+        config = dict(given) if given is not None else {"method": name, "own_method": True, "data": self.dataset.spec}
+        if given is None:
+            config["training"] = described(trainer.balance)
+        chosen = ("epochs", "batch_size", "optimizer", "lr", "momentum", "weight_decay", "patience", "warmup")
+        training = {key: getattr(trainer, key) for key in (*chosen, "evaluate_every", "track")}
+        rarely = {"domains_per_batch": None, "steps_per_epoch": None, "betas": (0.9, 0.999)}
+        training |= {key: value for key, usual in rarely.items() if (value := getattr(trainer, key)) != usual}
+        config.setdefault("training", {}).update(plain(training))
+        config |= {
+            "seed": trainer.seed,
+            "selection": self.selection,
+            "metric": self.metric,
+            "shape": plain(DataShape.of(self.dataset).to_json()),
+            "task": self.dataset.task,
+            "num_classes": self.dataset.num_classes,
+            "provenance": self.dataset.provenance,
+        }
+        if self.folder is not None:
+            config["data_digest"] = digest(self.dataset)
+        return config
+
+    def _require_same(self, theirs: Any, path: Path) -> None:
+        if not isinstance(theirs, dict):
+            raise ShiftproofError(f"{path} was not written by a run of shiftproof")
+        difference = first_difference(self.config, theirs)
+        if difference is not None:
+            key, ours, other = difference
+            raise ShiftproofError(
+                f"{path} belongs to another run: '{key}' is {other!r} there and {ours!r} now; "
+                "resume with the same settings or choose another folder"
+            )
+
+    def _title(self) -> str:
+        return f"{self.config.get('method')} on {self.config.get('data')}, seed {self.trainer.seed}"
+
+
+def make_optimizer(trainer: Trainer, parameters: list[torch.nn.Parameter], step: int) -> torch.optim.Optimizer:
+    """The trainer's optimiser as its balance wants it at a step."""
+    own = {"optimizer": trainer.optimizer, "lr": trainer.lr, "momentum": trainer.momentum}
+    chosen = {**own, **trainer.balance.optimizer(step)}
+    if chosen["optimizer"] == "adam":
+        return LeanAdam(parameters, lr=chosen["lr"], betas=trainer.betas, weight_decay=trainer.weight_decay)
+    return torch.optim.SGD(
+        parameters, lr=chosen["lr"], momentum=chosen["momentum"], weight_decay=trainer.weight_decay, fused=True
+    )
+
+
+def _selection(wanted: str, dataset: Dataset) -> str:
+    if wanted not in get_args(Selection):
+        raise unknown("selection", wanted, get_args(Selection))
+    if wanted == "auto":
+        return "val" if "val" in dataset.splits else "last"
+    needed = {"val": "val", "stopped": "val", "oracle": "test"}.get(wanted)
+    if needed is not None and needed not in dataset.splits:
+        raise ShiftproofError(f"selection '{wanted}' needs a split '{needed}', which '{dataset.name}' does not have")
+    return wanted
+
+
+def _renumbered(split: Split) -> Split:
+    """The training split with each sample's index set to its position, which is what methods look up."""
+    return replace(split, index=torch.arange(len(split), device=split.device))
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _or_none(value: float) -> float | None:
+    return value if math.isfinite(value) else None
