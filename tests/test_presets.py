@@ -35,6 +35,17 @@ def test_every_entry_names_a_method_and_settings_that_it_takes(name):
             assert settings.keys() <= known, method
 
 
+@pytest.mark.parametrize(("a", "b", "alpha", "copies"), [(0.8, 0.6, 0.5, "auto"), (0.7, 0.9, 128.0, 4)])
+def test_two_piece_graphs_take_a_short_assistant_and_the_protocol_the_released_one(graphs, a, b, alpha, copies):
+    data = replace(named(graphs, "two-piece"), options={"a": a, "b": b})
+    ours, released = (preset_for(data, protocol).settings("gala") for protocol in (None, "gala"))
+    assert (ours["reference_epochs"], ours["assistant_select"]) == (10, "last")
+    assert released["assistant_select"] == "val"
+    assert "reference_epochs" not in released
+    for settings in (ours, released):
+        assert (settings["alpha"], settings["upsample"], settings["clusters"]) == (alpha, copies, 3)
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [  # spec gala 4.8: assistant, its epoch, clusters, weight of the contrast, copies

@@ -3,7 +3,7 @@
 A preset gives the network, the training settings and what single methods change on a data set. Whatever a user sets
 stands above it; data sets without an entry get `MOLECULES`, `GRAPHS` or `TENSORS`. Where two chapters train on the same
 data differently, `PRESETS` holds the older one's settings (and those of the methods that only the other has), and
-`fit(..., protocol="gala")` asks for the other's.
+`fit(..., protocol="gala")` asks for the other's. On two-piece graphs it asks for GALA's assistant as released.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def preset_for(dataset: Dataset, protocol: str | None = None) -> Preset:
         return spmotif(dataset.name, float(dataset.options.get("bias", 0.9)))  # type: ignore[arg-type]
     if dataset.name == "two-piece":
         a, b = (float(dataset.options.get(key, usual)) for key, usual in (("a", 0.8), ("b", 0.9)))  # type: ignore[arg-type]
-        return two_piece(a, b)
+        return two_piece(a, b, released=protocol == "gala")
     if dataset.name == "spmotif-gsat" and protocol in (None, "gmt", "gmt-pna"):
         return spmotif_gsat(float(dataset.options.get("b", 0.5)), "pna" if protocol == "gmt-pna" else "gin")  # type: ignore[arg-type]
     if dataset.name == "wilds" and protocol in (None, "feat"):
