@@ -2,7 +2,7 @@
 
 import inspect
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -18,6 +18,7 @@ from shiftproof.registry import (
     parse_options,
     require_choices,
     split_outside,
+    with_options_of,
 )
 
 Mode = Literal["fast", "exact"]
@@ -234,3 +235,29 @@ def test_every_entry_says_in_a_sentence_what_it_is(kind):
     for entry in entries:
         assert entry.summary.endswith("."), entry.name
         assert all(p.kind is not inspect.Parameter.VAR_KEYWORD for p in entry.options.values()), entry.name
+
+
+class Plain:
+    def __init__(self, shape: int, *, ratio: float = 0.5, norm: bool = False, kind: str = "a") -> None:
+        self.seen = (shape, ratio, norm, kind)
+
+
+class Handing(Plain):
+    @with_options_of(Plain, without=("kind",), norm=True)
+    def __init__(self, shape: int, *, penalty: float = 1.0, **options: Any) -> None:
+        super().__init__(shape, **options)
+        self.penalty = penalty
+
+
+def test_options_that_are_handed_on_are_options_of_ones_own():
+    found = options_of(Handing)
+    assert {name: p.default for name, p in found.items()} == {"penalty": 1.0, "ratio": 0.5, "norm": True}
+    assert (found["penalty"].annotation, found["norm"].annotation) == (float, bool)
+    assert Handing(3, ratio=0.1).seen == (3, 0.1, True, "a")
+    assert Handing(3, norm=False, penalty=2.0).seen[2] is False
+
+
+@pytest.mark.parametrize("name", ["kind", "rato"])
+def test_an_option_that_is_not_handed_on_is_an_error_that_names_it(name):
+    with pytest.raises(TypeError, match=f"Handing.*'{name}'"):
+        Handing(3, **{name: 1})

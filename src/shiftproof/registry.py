@@ -7,6 +7,7 @@ A third-party package adds its own through the entry-point groups ``shiftproof.m
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import re
 import types
@@ -40,11 +41,48 @@ class Entry:
 
 def options_of(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     """The parameters with a default, by name, their annotations resolved where that is possible."""
+    return {n: p for n, p in _signature(make).parameters.items() if p.default is not p.empty}
+
+
+def _signature(make: Callable[..., Any]) -> inspect.Signature:
     try:
-        named = inspect.signature(make, eval_str=True).parameters
+        return inspect.signature(make, eval_str=True)
     except NameError:  # an annotation uses a name that only the type checker imports
-        named = inspect.signature(make).parameters
-    return {n: p for n, p in named.items() if p.default is not p.empty}
+        return inspect.signature(make)
+
+
+def with_options_of(
+    parent: Callable[..., Any], *, without: tuple[str, ...] = (), **defaults: Any
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """For a constructor that hands `**options` on to its parent's: they become options of its own, with their defaults.
+
+    `defaults` stand in place of the parent's; options in `without` cannot be set.
+
+    >>> class Child(Parent):
+    ...     @with_options_of(Parent, ratio=0.5)
+    ...     def __init__(self, shape, *, penalty: float = 1.0, **options: Any) -> None:
+    ...         super().__init__(shape, **options)
+    """
+
+    def change(construct: Callable[..., None]) -> Callable[..., None]:
+        signature = _signature(construct)
+        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        taken = {n: p for n, p in options_of(parent).items() if n not in signature.parameters and n not in without}
+        unused = defaults.keys() - taken.keys()
+        assert not unused, f"{parent} has no options {sorted(unused)}"
+        more = [p.replace(default=defaults.get(n, p.default), kind=p.KEYWORD_ONLY) for n, p in taken.items()]
+
+        @functools.wraps(construct)
+        def __init__(self: Any, *args: Any, **given: Any) -> None:
+            for name in given:
+                if name not in taken and name not in signature.parameters:
+                    raise TypeError(f"{type(self).__name__}.__init__() got an unexpected keyword argument '{name}'")
+            construct(self, *args, **{**defaults, **given})
+
+        __init__.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
+        return __init__
+
+    return change
 
 
 @dataclass

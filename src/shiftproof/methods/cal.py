@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -13,9 +13,9 @@ from shiftproof.data.graphs import GraphBatch
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.base import DataShape, Network, make_head
 from shiftproof.methods.grea import every_pair
-from shiftproof.methods.interpretable import ClassifierInput, InterpretableMethod, Rounding
+from shiftproof.methods.interpretable import InterpretableMethod
 from shiftproof.objectives import sample_losses
-from shiftproof.registry import register
+from shiftproof.registry import register, with_options_of
 
 
 @register("cal", tags=("graphs",))
@@ -28,6 +28,7 @@ class CAL(InterpretableMethod):
     (spec gala 5.5). The further terms start at epoch `terms_from`.
     """
 
+    @with_options_of(InterpretableMethod, ratio=-1.0, scorer_norm=True, classifier_input="raw")
     def __init__(
         self,
         shape: DataShape,
@@ -36,23 +37,9 @@ class CAL(InterpretableMethod):
         penalty: float = 0.5,
         pairs: Literal["permuted", "all"] = "permuted",
         terms_from: int = 0,
-        ratio: float = -1.0,
-        rounding: Rounding = "ceil",
-        scorer_norm: bool = True,
-        classifier_input: ClassifierInput = "raw",
-        classifier_width: int | None = None,
-        symmetric: bool = False,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            shape,
-            network=network,
-            ratio=ratio,
-            rounding=rounding,
-            scorer_norm=scorer_norm,
-            classifier_input=classifier_input,
-            classifier_width=classifier_width,
-            symmetric=symmetric,
-        )
+        super().__init__(shape, network=network, **options)
         if shape.task == "regression":
             raise ShiftproofError("CAL wants the context to predict every class alike and takes no regression labels")
         if pairs not in ("permuted", "all"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -9,9 +11,9 @@ from shiftproof.data.graphs import GraphBatch
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import DataShape, Network, make_head
 from shiftproof.methods.ciga import SpuriousHead
-from shiftproof.methods.interpretable import ClassifierInput, Extraction, InterpretableMethod, Rounding
+from shiftproof.methods.interpretable import Extraction, InterpretableMethod
 from shiftproof.objectives import generalised_cross_entropy
-from shiftproof.registry import register
+from shiftproof.registry import register, with_options_of
 
 
 @register("disc", tags=("graphs",))
@@ -27,6 +29,7 @@ class DisC(InterpretableMethod):
     left-overs (and the labels of the second) exchanged within the batch, as DisC's authors do.
     """
 
+    @with_options_of(InterpretableMethod, scorer_norm=True, classifier_input="raw")
     def __init__(
         self,
         shape: DataShape,
@@ -37,23 +40,9 @@ class DisC(InterpretableMethod):
         swap: bool = False,
         swap_from: int = 100,
         swap_penalty: float = 15.0,
-        ratio: float = 0.25,
-        rounding: Rounding = "ceil",
-        scorer_norm: bool = True,
-        classifier_input: ClassifierInput = "raw",
-        classifier_width: int | None = None,
-        symmetric: bool = False,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            shape,
-            network=network,
-            ratio=ratio,
-            rounding=rounding,
-            scorer_norm=scorer_norm,
-            classifier_input=classifier_input,
-            classifier_width=classifier_width,
-            symmetric=symmetric,
-        )
+        super().__init__(shape, network=network, **options)
         if shape.task not in ("multiclass", "binary"):
             raise ShiftproofError(f"DisC compares the probabilities of classes and takes no {shape.task} labels")
         if not 0 < q <= 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -11,9 +11,9 @@ from shiftproof.data.graphs import GraphBatch
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.assistant import cosine_kmeans, nearest_centre
 from shiftproof.methods.base import DataShape, Network
-from shiftproof.methods.interpretable import ClassifierInput, InterpretableMethod, Rounding
+from shiftproof.methods.interpretable import InterpretableMethod
 from shiftproof.objectives import env_risks, iga_penalty, mean_over_present
-from shiftproof.registry import register
+from shiftproof.registry import register, with_options_of
 
 
 @register("gil", tags=("graphs",))
@@ -31,6 +31,7 @@ class GIL(InterpretableMethod):
     seen: Tensor
     environment: Tensor
 
+    @with_options_of(InterpretableMethod, ratio=-1.0, scorer_norm=True, classifier_input="raw")
     def __init__(
         self,
         shape: DataShape,
@@ -41,23 +42,9 @@ class GIL(InterpretableMethod):
         cluster_every: Literal["batch", "epoch"] = "batch",
         gradients_of: Literal["head", "all"] = "head",
         terms_from: int = 0,
-        ratio: float = -1.0,
-        rounding: Rounding = "ceil",
-        scorer_norm: bool = True,
-        classifier_input: ClassifierInput = "raw",
-        classifier_width: int | None = None,
-        symmetric: bool = False,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            shape,
-            network=network,
-            ratio=ratio,
-            rounding=rounding,
-            scorer_norm=scorer_norm,
-            classifier_input=classifier_input,
-            classifier_width=classifier_width,
-            symmetric=symmetric,
-        )
+        super().__init__(shape, network=network, **options)
         if clusters < 1:
             raise ShiftproofError(f"'clusters' is a whole number from 1, not {clusters}")
         if cluster_every not in ("batch", "epoch"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -10,10 +10,10 @@ from torch import Tensor
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import DataShape, Network
-from shiftproof.methods.gsat import GSAT, AttentionTo, Candidates, ScorerNorm
+from shiftproof.methods.gsat import GSAT
 from shiftproof.nn import BernoulliSubgraph, in_chunks, mean_of_samples, sample_bernoulli, samples_within
 from shiftproof.objectives import sample_losses
-from shiftproof.registry import register
+from shiftproof.registry import register, with_options_of
 
 Placement = Literal["first", "last", "mean", "all"]
 SamplerName = Literal["concrete_bernoulli", "bernoulli", "hard_concrete_st"]
@@ -33,41 +33,16 @@ class GMTLin(GSAT):
     released code does with PNA (spec gmt 4.5). All else is GSAT's.
     """
 
+    @with_options_of(GSAT)
     def __init__(
         self,
         shape: DataShape,
         *,
         network: Network | None = None,
         placement: Placement = "first",
-        penalty: float = 1.0,
-        final_r: float = 0.7,
-        initial_r: float = 0.9,
-        decay: float = 0.1,
-        decay_interval: int = 10,
-        attention: AttentionTo = "edge",
-        kl_on: Literal["prob", "sample"] = "prob",
-        scorer_norm: ScorerNorm = True,
-        scorer_dropout: float | None = None,
-        smooth_min: int = 0,
-        symmetric: bool = True,
-        candidates: Candidates = "final_r",
+        **options: Any,
     ) -> None:
-        super().__init__(
-            shape,
-            network=network,
-            penalty=penalty,
-            final_r=final_r,
-            initial_r=initial_r,
-            decay=decay,
-            decay_interval=decay_interval,
-            attention=attention,
-            kl_on=kl_on,
-            scorer_norm=scorer_norm,
-            scorer_dropout=scorer_dropout,
-            smooth_min=smooth_min,
-            symmetric=symmetric,
-            candidates=candidates,
-        )
+        super().__init__(shape, network=network, **options)
         self.placement = placement
 
     def _placed(self, batch: GraphBatch, weight: Tensor) -> list[Tensor]:
@@ -106,6 +81,7 @@ class GMTSimulated(GSAT):
     sample alone, as a loop over them would, or all "pooled".
     """
 
+    @with_options_of(GSAT, without=("kl_on",))
     def __init__(
         self,
         shape: DataShape,
@@ -119,38 +95,14 @@ class GMTSimulated(GSAT):
         eval_samples: int | None = None,
         eval_seed: int | None = 0,
         memory_gib: float = 4.0,
-        penalty: float = 1.0,
-        final_r: float = 0.7,
-        initial_r: float = 0.9,
-        decay: float = 0.1,
-        decay_interval: int = 10,
-        attention: AttentionTo = "edge",
-        scorer_norm: ScorerNorm = True,
-        scorer_dropout: float | None = None,
-        smooth_min: int = 0,
-        symmetric: bool = True,
-        candidates: Candidates = "final_r",
+        **options: Any,
     ) -> None:
         for name, value in (("samples", samples), ("eval_samples", eval_samples)):
             if value is not None and value < 1:
                 raise ShiftproofError(f"'{name}' is a whole number from 1, not {value}")
         if memory_gib <= 0:
             raise ShiftproofError(f"'memory_gib' is positive, not {memory_gib}")
-        super().__init__(
-            shape,
-            network=network,
-            penalty=penalty,
-            final_r=final_r,
-            initial_r=initial_r,
-            decay=decay,
-            decay_interval=decay_interval,
-            attention=attention,
-            scorer_norm=scorer_norm,
-            scorer_dropout=scorer_dropout,
-            smooth_min=smooth_min,
-            symmetric=symmetric,
-            candidates=candidates,
-        )
+        super().__init__(shape, network=network, **options)
         self.samples, self.eval_samples, self.eval_seed = samples, eval_samples or samples, eval_seed
         self.sampler, self.aggregate, self.sample_warmup = sampler, aggregate, sample_warmup
         self.tie_directions, self.memory = tie_directions, memory_gib * GIB

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -11,11 +11,11 @@ from shiftproof.data.dataset import Dataset
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.methods.base import DataShape, Method, Network, Trains, variant
 from shiftproof.methods.explanation import Explanation
-from shiftproof.methods.gmt import AggregateName, GMTLin, GMTSimulated, SamplerName, Warmup
-from shiftproof.methods.gsat import GSAT, AttentionTo, Candidates, ScorerNorm, head_of, warn_of_collapse
+from shiftproof.methods.gmt import GMTLin, GMTSimulated
+from shiftproof.methods.gsat import GSAT, head_of, warn_of_collapse
 from shiftproof.nn import BernoulliSubgraph, GraphFeaturizer, decode
 from shiftproof.objectives import sample_losses
-from shiftproof.registry import register
+from shiftproof.registry import options_of, register, with_options_of
 
 ExtractorName = Literal["sampled", "soft", "linear"]
 Decoding = Literal["normal", "min0", "max1", "min0max1"]
@@ -58,6 +58,7 @@ class GMTSam(Method):
 
     ties_by_loss = True
 
+    @with_options_of(GMTSimulated)
     def __init__(
         self,
         shape: DataShape,
@@ -70,54 +71,14 @@ class GMTSam(Method):
         ratio: float = 0.5,
         freeze_mode: Literal["train", "eval"] = "train",
         reference_epochs: int | None = None,
-        samples: int = 100,
-        sampler: SamplerName = "concrete_bernoulli",
-        aggregate: AggregateName = "logits",
-        sample_warmup: Warmup = "none",
-        tie_directions: bool = False,
-        eval_samples: int | None = None,
-        eval_seed: int | None = 0,
-        memory_gib: float = 4.0,
-        penalty: float = 1.0,
-        final_r: float = 0.7,
-        initial_r: float = 0.9,
-        decay: float = 0.1,
-        decay_interval: int = 10,
-        attention: AttentionTo = "edge",
-        scorer_norm: ScorerNorm = True,
-        scorer_dropout: float | None = None,
-        smooth_min: int = 0,
-        symmetric: bool = True,
-        candidates: Candidates = "final_r",
+        **options: Any,
     ) -> None:
         super().__init__(shape)
-        soft = {
-            "penalty": penalty,
-            "final_r": final_r,
-            "initial_r": initial_r,
-            "decay": decay,
-            "decay_interval": decay_interval,
-            "attention": attention,
-            "scorer_norm": scorer_norm,
-            "scorer_dropout": scorer_dropout,
-            "smooth_min": smooth_min,
-            "symmetric": symmetric,
-            "candidates": candidates,
-        }
-        drawing = {
-            "samples": samples,
-            "sampler": sampler,
-            "aggregate": aggregate,
-            "sample_warmup": sample_warmup,
-            "tie_directions": tie_directions,
-            "eval_samples": eval_samples,
-            "eval_seed": eval_seed,
-            "memory_gib": memory_gib,
-        }
-        if extractor == "sampled":
-            self.extractor: GSAT = GMTSimulated(shape, network=network, **drawing, **soft)
-        else:
-            self.extractor = (GSAT if extractor == "soft" else GMTLin)(shape, network=network, **soft)
+        if extractor != "sampled":  # nothing is drawn there
+            drawing = options_of(GMTSimulated).keys() - options_of(GSAT).keys()
+            options = {name: value for name, value in options.items() if name not in drawing}
+        kinds: dict[str, type[GSAT]] = {"sampled": GMTSimulated, "soft": GSAT, "linear": GMTLin}
+        self.extractor = kinds[extractor](shape, network=network, **options)
         self.extractor.requires_grad_(False)
         self.capturable = self.extractor.capturable
         spec = network or Network()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.methods.base import DataShape, Network
-from shiftproof.methods.interpretable import ClassifierInput, InterpretableMethod, Rounding
+from shiftproof.methods.interpretable import InterpretableMethod
 from shiftproof.objectives import sample_losses
-from shiftproof.registry import register
+from shiftproof.registry import register, with_options_of
 
 
 @register("grea", tags=("graphs",))
@@ -21,6 +23,7 @@ class GREA(InterpretableMethod):
     `detach_env` lets no gradient flow into the left-overs; the second term starts at epoch `terms_from`.
     """
 
+    @with_options_of(InterpretableMethod, ratio=-1.0, scorer_norm=True, classifier_input="raw")
     def __init__(
         self,
         shape: DataShape,
@@ -29,23 +32,9 @@ class GREA(InterpretableMethod):
         penalty: float = 1.0,
         detach_env: bool = False,
         terms_from: int = 0,
-        ratio: float = -1.0,
-        rounding: Rounding = "ceil",
-        scorer_norm: bool = True,
-        classifier_input: ClassifierInput = "raw",
-        classifier_width: int | None = None,
-        symmetric: bool = False,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            shape,
-            network=network,
-            ratio=ratio,
-            rounding=rounding,
-            scorer_norm=scorer_norm,
-            classifier_input=classifier_input,
-            classifier_width=classifier_width,
-            symmetric=symmetric,
-        )
+        super().__init__(shape, network=network, **options)
         self.penalty, self.detach_env, self.terms_from = penalty, detach_env, terms_from
         self.weights = {"task": 1.0, **({"replacement": penalty} if penalty > 0 else {})}
 

@@ -7,14 +7,14 @@ keep their place with weight 0, so that no layer rebuilds the sparse pattern.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from shiftproof.errors import ShiftproofError
-from shiftproof.registry import register
+from shiftproof.registry import register, with_options_of
 from shiftproof.robustness.adjacency import Adjacency, Pattern, dot_products, row_sums
 from shiftproof.robustness.defences.base import Defence, Weights
 from shiftproof.robustness.features import Features, dense, linear
@@ -118,30 +118,19 @@ class EGuard(_Guard):
     from the second layer on the loop counts as a neighbour, and the last hidden layer is also the output layer.
     """
 
+    @with_options_of(Defence)
     def __init__(
         self,
         in_features: int,
         classes: int,
         *,
-        hidden: int = 64,
-        layers: int = 3,
-        dropout: float = 0.5,
-        layer_norm_first: bool = False,
-        layer_norm_inner: bool = False,
         threshold: float = 0.1,
         norm: Literal["sym", "row"] = "sym",
         compat_selfloop_count: bool = False,
         tied_output: bool = False,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            in_features,
-            classes,
-            hidden=hidden,
-            layers=layers,
-            dropout=dropout,
-            layer_norm_first=layer_norm_first,
-            layer_norm_inner=layer_norm_inner,
-        )
+        super().__init__(in_features, classes, **options)
         if norm not in ("sym", "row"):
             raise ShiftproofError(f"norm of EGuard is 'sym' or 'row', not '{norm}'")
         self._set(threshold, tied_output)
@@ -176,28 +165,17 @@ class GCNGuard(_Guard):
     `tied_output` reproduces the released code, whose last hidden layer is also the output layer.
     """
 
+    @with_options_of(Defence)
     def __init__(
         self,
         in_features: int,
         classes: int,
         *,
-        hidden: int = 64,
-        layers: int = 3,
-        dropout: float = 0.5,
-        layer_norm_first: bool = False,
-        layer_norm_inner: bool = False,
         threshold: float = 0.1,
         tied_output: bool = False,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            in_features,
-            classes,
-            hidden=hidden,
-            layers=layers,
-            dropout=dropout,
-            layer_norm_first=layer_norm_first,
-            layer_norm_inner=layer_norm_inner,
-        )
+        super().__init__(in_features, classes, **options)
         self._set(threshold, tied_output)
 
     def _weights(self, layer: int, pattern: Pattern, near: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:

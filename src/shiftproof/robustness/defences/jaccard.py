@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from shiftproof.errors import ShiftproofError
-from shiftproof.registry import register
+from shiftproof.registry import register, with_options_of
 from shiftproof.robustness.adjacency import Adjacency, dot_products
 from shiftproof.robustness.defences.gcn import GCN
 from shiftproof.robustness.defences.guards import cosines
@@ -25,28 +25,17 @@ class GCNJaccard(GCN):
     normalised before. `similarity="cosine"` is for features that are not words.
     """
 
+    @with_options_of(GCN)
     def __init__(
         self,
         in_features: int,
         classes: int,
         *,
-        hidden: int = 64,
-        layers: int = 3,
-        dropout: float = 0.5,
-        layer_norm_first: bool = False,
-        layer_norm_inner: bool = False,
         threshold: float = 0.01,
         similarity: Literal["jaccard", "cosine"] = "jaccard",
+        **options: Any,
     ) -> None:
-        super().__init__(
-            in_features,
-            classes,
-            hidden=hidden,
-            layers=layers,
-            dropout=dropout,
-            layer_norm_first=layer_norm_first,
-            layer_norm_inner=layer_norm_inner,
-        )
+        super().__init__(in_features, classes, **options)
         if similarity not in ("jaccard", "cosine"):
             raise ShiftproofError(f"similarity of GCNJaccard is 'jaccard' or 'cosine', not '{similarity}'")
         self.threshold, self.similarity = threshold, similarity

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from shiftproof.errors import ShiftproofError
-from shiftproof.registry import register
+from shiftproof.registry import register, with_options_of
 from shiftproof.robustness.adjacency import Adjacency, product, row_sums
 from shiftproof.robustness.defences.base import Defence, Weights
 from shiftproof.robustness.defences.guards import cosines
@@ -30,30 +30,19 @@ class RGAT(Defence):
     the released code).
     """
 
+    @with_options_of(Defence, layer_norm_inner=True)
     def __init__(
         self,
         in_features: int,
         classes: int,
         *,
-        hidden: int = 64,
-        layers: int = 3,
-        dropout: float = 0.5,
-        layer_norm_first: bool = False,
-        layer_norm_inner: bool = True,
         threshold: float = 0.1,
         weighting: Literal["similarity", "uniform"] = "similarity",
         wide_input_rule: bool = True,
         last_threshold: float | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            in_features,
-            classes,
-            hidden=hidden,
-            layers=layers,
-            dropout=dropout,
-            layer_norm_first=layer_norm_first,
-            layer_norm_inner=layer_norm_inner,
-        )
+        super().__init__(in_features, classes, **options)
         if weighting not in ("similarity", "uniform"):
             raise ShiftproofError(f"weighting of RGAT is 'similarity' or 'uniform', not '{weighting}'")
         self.threshold, self.weighting, self.wide_input_rule = threshold, weighting, wide_input_rule
