@@ -1,7 +1,7 @@
 """What others report for a GIN without pre-training on scaffold splits of MoleculeNet, as the range it spans.
 
-ROC-AUC in per cent, mean and deviation. "OGB" figures are of the same split as ours, molecule by molecule; the split of
-TorchDrug is of the same kind (80/10/10 by scaffold).
+ROC-AUC in per cent, mean and deviation. "OGB" figures are of the same split as ours, molecule by molecule. TorchDrug's
+are of the same kind (80/10/10 by scaffold, ten draws); its table does not name the network, its tutorial takes a GIN.
 """
 
 from __future__ import annotations
