@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import shiftproof as sp
 from shiftproof.data.graphs import GraphBatch
-from shiftproof.methods import CIGA, CNC, DIR, GIB, XGNN, DataShape, Network
+from shiftproof.methods import ASAP, CIGA, CNC, DIR, GIB, XGNN, DataShape, Network
 from shiftproof.methods.dir import exchange_penalty, exchanged_risks
 from shiftproof.methods.gib import connectivity_loss
 from shiftproof.nn import NodeBatchNorm
@@ -275,3 +275,16 @@ def test_ciga_33_two_separate_groups_are_perfectly_connected() -> None:
     apart = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
     assert float(connectivity_loss(apart, batch)) == 0.0
     assert float(connectivity_loss(torch.full((4, 2), 0.5), batch)) > 0.1
+
+
+def test_asap_weighs_the_messages_of_the_coarsened_graph() -> None:
+    """Spec ciga 5.2: the second network's messages carry the coarsened edges' weights, through a sigmoid."""
+    data = sp.load("spmotif-struc", train_per_class=4, val_per_class=1, test_per_class=1)
+    method = ASAP(DataShape.of(data), network=Network(hidden=8, layers=2)).eval()
+    batch, seen = next(iter(data.train.batches(6))), []
+    second = method.second.forward
+    method.second.forward = lambda x, edges, weight, **more: seen.append(weight) or second(x, edges, weight, **more)
+    method(batch)
+    assert seen[0] is not None
+    assert ((seen[0] >= 0.5) & (seen[0] < 1)).all()
+    assert seen[0].unique().numel() > 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from shiftproof.data.graphs import GraphBatch
@@ -35,9 +34,9 @@ class ASAP(Method):
 
     def forward(self, batch: GraphBatch) -> Tensor:
         h = self.first(batch.x, batch.edge_index, batch=batch.batch, num_graphs=batch.num_graphs)
-        x, edge_index, weight, owner, _ = self.pooling(h, batch.edge_index, batch=batch.batch)
-        weight = torch.sigmoid(weight) if weight is not None else None
-        h = self.second(x, edge_index, weight, batch=owner, num_graphs=batch.num_graphs)
+        ones = h.new_ones(batch.num_edges)  # without weights to begin with, PyG gives none for the coarsened edges
+        x, edge_index, weight, owner, _ = self.pooling(h, batch.edge_index, edge_weight=ones, batch=batch.batch)
+        h = self.second(x, edge_index, weight.sigmoid(), batch=owner, num_graphs=batch.num_graphs)
         logits = self.head(pool(h, owner, batch.num_graphs, self.readout))
         return logits.squeeze(-1) if self.shape.task in ("binary", "regression") else logits
 
