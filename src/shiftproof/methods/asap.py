@@ -19,23 +19,22 @@ class ASAP(Method):
     (spec ciga 5.2); neither reads edge features.
     """
 
-    capturable = False  # PyG's pooling knows no padding
+    capturable = False  # how many edges a coarsened graph has is known only once it is there
 
     def __init__(self, shape: DataShape, *, network: Network | None = None, ratio: float = 0.25) -> None:
         super().__init__(shape)
-        from torch_geometric.nn import ASAPooling
+        from shiftproof.nn.cluster_pooling import ClusterPooling
 
         spec = network or Network()
         self.readout = spec.readout
         self.first = spec.encoder(shape.in_shape[0])
-        self.pooling = ASAPooling(spec.hidden, ratio=ratio, dropout=spec.dropout)
+        self.pooling = ClusterPooling(spec.hidden, ratio=ratio, dropout=spec.dropout)
         self.second = spec.encoder(spec.hidden)
         self.head = make_head(spec.hidden, shape.num_outputs)
 
     def forward(self, batch: GraphBatch) -> Tensor:
         h = self.first(batch.x, batch.edge_index, batch=batch.batch, num_graphs=batch.num_graphs)
-        ones = h.new_ones(batch.num_edges)  # without weights to begin with, PyG gives none for the coarsened edges
-        x, edge_index, weight, owner, _ = self.pooling(h, batch.edge_index, edge_weight=ones, batch=batch.batch)
+        x, edge_index, weight, owner = self.pooling(h, batch.edge_index, batch.batch)
         h = self.second(x, edge_index, weight.sigmoid(), batch=owner, num_graphs=batch.num_graphs)
         logits = self.head(pool(h, owner, batch.num_graphs, self.readout))
         return logits.squeeze(-1) if self.shape.task in ("binary", "regression") else logits
