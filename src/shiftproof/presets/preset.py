@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+OF_ENVIRONMENTS = ("domains_per_batch", "steps_per_epoch")
+
 
 @dataclass(frozen=True)
 class Preset:
@@ -23,7 +25,10 @@ class Preset:
 
     def settings(self, method: str, balance: str = "weighted") -> dict[str, Any]:
         """All settings for a method, as one flat dict."""
-        return {**self.network, **self.training, **self.methods.get(method, {}), **self.balances.get(balance, {})}
+        training = dict(self.training)
+        if method == "oracle":  # its splits are reshuffled: there are no environments left to draw batches from
+            training = {key: value for key, value in training.items() if key not in OF_ENVIRONMENTS}
+        return {**self.network, **training, **self.methods.get(method, {}), **self.balances.get(balance, {})}
 
     def described(self, given: Mapping[str, Any]) -> str:
         """Network and training in one line, what a user has given in its place, and where the rest is from."""
