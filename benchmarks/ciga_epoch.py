@@ -10,11 +10,8 @@ memory is printed after every epoch of CIGAv2 to show that it stays flat.
 from __future__ import annotations
 
 import argparse
-import os
 import resource
 import statistics
-
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
 

@@ -10,10 +10,7 @@ of that kind only. Accuracies are printed to show that the same work was done.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
-
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
 from torch import Tensor, nn

@@ -11,11 +11,8 @@ threads, idle; measured once elsewhere, so it is orientation and not a ratio).
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import time
-
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
 

@@ -14,12 +14,9 @@ idle; measured once elsewhere). Goals: 0.50, 0.65 and 0.02, validation included.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import time
 from collections.abc import Callable
-
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
 from torch import Tensor, nn

@@ -11,12 +11,9 @@ threads of an idle machine at most 0.60 s a PAIR step with its share of validati
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import time
 from collections.abc import Callable
-
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import numpy as np
 import torch
