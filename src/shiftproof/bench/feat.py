@@ -19,6 +19,7 @@ from shiftproof.presets.feat import ALL_OBJECTIVES
 from shiftproof.registry import parse_name, register
 from shiftproof.training.checkpoint import read_json
 from shiftproof.training.run import TIMING
+from shiftproof.training.steps import Compile
 
 # spec feat 7.2: epochs (full batch: steps) of stage 1 by data set; Bonsai's second round as in its text and scripts
 CMNIST_FEATURES: dict[str, tuple[Mapping[str, Any], ...]] = {
@@ -50,7 +51,7 @@ class FeatRecipe(Recipe):
         seeds: int | None = None,
         smoke: bool = False,
         device: str = "auto",
-        compile: bool = False,
+        compile: Compile = False,
     ) -> list[Job]:
         jobs = super().jobs(out, seeds=seeds, smoke=smoke, device=device, compile=compile)
         return [replace(job, settings=_short(job)) for job in jobs] if smoke else jobs

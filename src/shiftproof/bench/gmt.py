@@ -15,6 +15,7 @@ from shiftproof.bench.table import rows_of
 from shiftproof.methods.gmt_sam import DECODERS
 from shiftproof.presets.gmt import STATED_RATIO
 from shiftproof.registry import parse_name, register
+from shiftproof.training.steps import Compile
 
 SPMOTIF = tuple(f"spmotif-gsat:b={b},edge_ones=True" for b in (0.5, 0.7, 0.9))  # spec gmt 6.4: ones on the edges
 EXPLAINED = ("ba-2motifs:source=published", "mutag", *SPMOTIF, "mnist-75sp")
@@ -41,7 +42,7 @@ class GMTRecipe(Recipe):
         seeds: int | None = None,
         smoke: bool = False,
         device: str = "auto",
-        compile: bool = False,
+        compile: Compile = False,
     ) -> list[Job]:
         shared = out.parent / ("gmt-smoke" if smoke else "gmt")
         jobs = super().jobs(shared, seeds=seeds, smoke=smoke, device=device, compile=compile)

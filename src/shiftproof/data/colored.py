@@ -137,6 +137,14 @@ def colored_digits(
     )
 
 
+def noisy(
+    digits: np.ndarray, flip: float | np.ndarray, label_noise: float, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Whether a digit is below five, wrong with chance `label_noise`, and its colour: the label, wrong by `flip`."""
+    label = (digits < 5) ^ (rng.random(len(digits)) < label_noise)
+    return label, label ^ (rng.random(len(digits)) < flip)
+
+
 def paint(
     images: np.ndarray, digits: np.ndarray, flip: float | np.ndarray, label_noise: float, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -145,8 +153,7 @@ def paint(
     The label is "below five", wrong with chance `label_noise`; the colour is the label, wrong with chance `flip`
     (one rate, or one for each image); the channel of the other colour is blank.
     """
-    label = (digits < 5) ^ (rng.random(len(digits)) < label_noise)
-    colour = label ^ (rng.random(len(digits)) < flip)
+    label, colour = noisy(digits, flip, label_noise, rng)
     painted = np.repeat(images[:, None], 2, axis=1)
     painted[np.arange(len(images)), 1 - colour.astype(np.int64)] = 0
     return painted, label, colour

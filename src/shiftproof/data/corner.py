@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from shiftproof.data.colored import TEST_FLIPS, TRAIN_POOL
+from shiftproof.data.colored import TEST_FLIPS, TRAIN_POOL, noisy
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.domains import DomainSet
 from shiftproof.data.loading import named_options
@@ -72,8 +72,7 @@ def with_patch(
     rng: np.random.Generator,
 ) -> DomainSet:
     """Gray digits [n, 3, h, w] with a patch in the corner whose colour follows the noisy label."""
-    label = (digits < 5) ^ (rng.random(len(digits)) < label_noise)
-    colour = label ^ (rng.random(len(digits)) < np.asarray(flips)[env])
+    label, colour = noisy(digits, np.asarray(flips)[env], label_noise, rng)
     x = np.repeat(images[:, None].astype(np.float32) / 255, 3, axis=1)
     x[:, :, :PATCH, :PATCH] = 0
     x[np.arange(len(x)), 1 - colour.astype(np.int64), :PATCH, :PATCH] = 1  # channel 0 is red, 1 is green

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -25,7 +24,7 @@ from shiftproof.nn import (
 )
 from shiftproof.nn import head as make_head
 from shiftproof.nn.vision import RESNETS, LinearFeaturizer, ResNetFeaturizer, WithDropout
-from shiftproof.registry import register
+from shiftproof.registry import register, with_options_of
 
 if TYPE_CHECKING:
     from shiftproof.methods.erm import ERM
@@ -261,13 +260,11 @@ class Method(nn.Module):
 
 def variant(base: type[Method], name: str, summary: str, **defaults: Any) -> type[Method]:
     """Register a method under another name with other defaults; every option of the base stays settable."""
-    signature = inspect.signature(base.__init__, eval_str=True)
-    changed = [p.replace(default=defaults.get(n, p.default)) for n, p in signature.parameters.items()]
 
+    @with_options_of(base, **defaults)
     def __init__(self: Method, shape: DataShape, **options: Any) -> None:
-        base.__init__(self, shape, **{**defaults, **options})
+        base.__init__(self, shape, **options)
 
-    __init__.__signature__ = signature.replace(parameters=changed)  # type: ignore[attr-defined]
     title = "".join(part.capitalize() for part in name.split("-"))
     body = {"__init__": __init__, "__doc__": summary, "__module__": base.__module__, "__qualname__": title}
     made = type(title, (base,), body)

@@ -29,7 +29,7 @@ from shiftproof.training.metrics import (
     predict,
     require_measure,
 )
-from shiftproof.training.optimizers import LeanAdam
+from shiftproof.training.optimizers import make_optimizer
 from shiftproof.training.progress import progress
 from shiftproof.training.run import CHECKPOINT, CONFIG, METRICS, Run
 from shiftproof.training.steps import CompiledStepper, EagerStepper, FusedStepper, ReplayedStepper, Stepper
@@ -371,17 +371,6 @@ class Loop:
 
     def _title(self) -> str:
         return f"{self.config.get('method')} on {self.config.get('data')}, seed {self.trainer.seed}"
-
-
-def make_optimizer(trainer: Trainer, parameters: list[torch.nn.Parameter], step: int) -> torch.optim.Optimizer:
-    """The trainer's optimiser as its balance wants it at a step."""
-    own = {"optimizer": trainer.optimizer, "lr": trainer.lr, "momentum": trainer.momentum}
-    chosen = {**own, **trainer.balance.optimizer(step)}
-    if chosen["optimizer"] == "adam":
-        return LeanAdam(parameters, lr=chosen["lr"], betas=trainer.betas, weight_decay=trainer.weight_decay)
-    return torch.optim.SGD(
-        parameters, lr=chosen["lr"], momentum=chosen["momentum"], weight_decay=trainer.weight_decay, fused=True
-    )
 
 
 def _selection(wanted: str, dataset: Dataset) -> str:

@@ -1,12 +1,15 @@
-"""Adam with the bookkeeping of a step taken out."""
+"""The optimisers of a run, and Adam with the bookkeeping of a step taken out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from shiftproof.training.trainer import Trainer
 
 
 class LeanAdam(torch.optim.Adam):
@@ -73,3 +76,14 @@ class LeanAdam(torch.optim.Adam):
         self._moving = moving
         names = ("exp_avg", "exp_avg_sq", "step")
         self._slots = tuple([self.state[p][name] for p in moving] for name in names)  # type: ignore[assignment]
+
+
+def make_optimizer(trainer: Trainer, parameters: list[nn.Parameter], step: int) -> torch.optim.Optimizer:
+    """The trainer's optimiser as its balance wants it at a step."""
+    own = {"optimizer": trainer.optimizer, "lr": trainer.lr, "momentum": trainer.momentum}
+    chosen = {**own, **trainer.balance.optimizer(step)}
+    if chosen["optimizer"] == "adam":
+        return LeanAdam(parameters, lr=chosen["lr"], betas=trainer.betas, weight_decay=trainer.weight_decay)
+    return torch.optim.SGD(
+        parameters, lr=chosen["lr"], momentum=chosen["momentum"], weight_decay=trainer.weight_decay, fused=True
+    )
