@@ -450,3 +450,20 @@ def test_runs_finished_so_far_are_collected_without_training(shiftproof, tmp_pat
     assert again["rows"] == [row for row in kept["rows"] if row["dataset"] != "spmotif-struc:bias=0.9"]
     assert again["command"] == kept["command"]
     assert again["commit"] == kept["commit"]
+
+
+def test_part_of_a_recipe_is_a_table_of_its_own_name(shiftproof, tmp_path):
+    shutil.copytree(finished(shiftproof, tmp_path), tmp_path / "ciga-table1")
+    part = ["bench", "ciga-table1", "--only", "erm", "--collect", "--out", tmp_path, "--results", tmp_path / "results"]
+    assert shiftproof(*part)[0] == 0
+    assert [path.name for path in (tmp_path / "results").iterdir()] == ["ciga-table1-only-erm.json"]
+    table = json.loads((tmp_path / "results" / "ciga-table1-only-erm.json").read_text())
+    assert {row["method"] for row in table["rows"]} == {"erm"}
+    assert "--only erm" in table["command"]
+    assert "--collect" not in table["command"]
+
+
+def finished(shiftproof, tmp_path):
+    """A folder of small finished runs of ERM."""
+    assert shiftproof("bench", "ciga-table1", "--smoke", "--out", tmp_path, "--only", "erm")[0] == 0
+    return tmp_path / "ciga-table1-smoke"

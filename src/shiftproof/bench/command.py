@@ -16,6 +16,7 @@ from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.registry import recipes
 from shiftproof.training.checkpoint import read_json, write_json
 from shiftproof.training.progress import Style
+from shiftproof.training.steps import Compile
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Asked:
     smoke: bool = False
     collect: bool = False
     device: str = "auto"
-    compile: bool = False
+    compile: Compile = False
     style: Style = "none"
     engine: Engine = field(default_factory=Local)
     outside: tuple[str, ...] = ()
@@ -38,9 +39,10 @@ class Asked:
 
     @property
     def name(self) -> str:
-        """The name of the table: one that was searched or extended is another than the recipe's own."""
+        """The name of the table: one that was searched, extended or cut is another than the recipe's own."""
         more = "".join(f"+{bring_in(one).name}" for one in self.outside)
-        return f"{self.recipe}{more}{'-search' if self.search else ''}"
+        part = "".join(f"-only-{one}" for one in self.only if not self.smoke)
+        return f"{self.recipe}{more}{'-search' if self.search else ''}{part}"
 
     @property
     def folder(self) -> Path:
@@ -152,12 +154,10 @@ def _own_work(asked: Asked, recipe: Recipe) -> list[Row]:
 
 
 def _finish(asked: Asked, recipe: Recipe, rows: list[Row], command: str) -> tuple[list[Row], list[Path]]:
-    """Write the table where all of it was asked for, and draw its figure."""
-    if asked.only and not asked.smoke:
-        return rows, []
+    """Write the table, and draw its figure where all of it was asked for."""
     table = (asked.folder if asked.smoke else asked.results) / f"{asked.name}.json"
     write_json(table, results_table(asked.name, command, rows, note=recipe.note))
-    if recipe.draw is None or asked.outside or asked.search:
+    if recipe.draw is None or asked.outside or asked.search or (asked.only and not asked.smoke):
         return rows, [table]
     return rows, [table, recipe.draw(rows, table.with_suffix(".svg"))]
 

@@ -30,7 +30,8 @@ def bench(
     out: Annotated[Path, typer.Option(help="Folder for the runs; finished ones are kept.")] = Path("runs/bench"),
     results: Annotated[Path, typer.Option(help="Folder for the table and its figure.")] = Path("results"),
     only: Annotated[
-        list[str] | None, typer.Option("--only", help="Only cells whose data or method contains this; may be repeated.")
+        list[str] | None,
+        typer.Option("--only", help="Only cells of this data set or method, a table of its own; may be repeated."),
     ] = None,
     workers: Workers = 1,
     engine: Annotated[str, typer.Option(help="Where runs are trained: local or ray.")] = "local",
