@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from typing import Annotated
@@ -30,5 +31,6 @@ By = Annotated[str | None, typer.Option(help="Your table: the column for --split
 
 
 def command_line() -> str:
-    """What was typed, to be written beside what came of it."""
-    return shlex.join(["shiftproof", *sys.argv[1:]])
+    """What was typed, to be written beside what came of it; with the setting by which torch takes TF32 for products."""
+    set_before = [f"{name}={os.environ[name]}" for name in ("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",) if name in os.environ]
+    return " ".join([*set_before, shlex.join(["shiftproof", *sys.argv[1:]])])

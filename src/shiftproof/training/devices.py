@@ -23,5 +23,8 @@ def pick_device(name: str) -> torch.device:
 
 
 def device_name(device: torch.device) -> str:
-    """What a run was computed on, in words."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu, {os.cpu_count()} cores"
+    """What a run was computed on, in words; with TF32, which torch is told to use from outside, that too."""
+    if device.type != "cuda":
+        return f"cpu, {os.cpu_count()} cores"
+    short = torch.get_float32_matmul_precision() != "highest"
+    return torch.cuda.get_device_name(device) + (", products in TF32" if short else "")
