@@ -383,6 +383,22 @@ def test_a_mistake_of_ours_is_not_hidden(shiftproof, monkeypatch):
         shiftproof("fit", BITS, "-m", "erm", *FAST)
 
 
+@pytest.mark.parametrize(("asked", "compiled"), [((), False), (("--compile",), True), (("--fuse",), "fused")])
+def test_how_the_step_is_run_reaches_the_training(shiftproof, monkeypatch, asked, compiled):
+    seen = []
+    monkeypatch.setattr("shiftproof.bench.run_jobs", lambda jobs, **_: seen.extend(jobs) or [])
+    monkeypatch.setattr("shiftproof.bench.rows_of", lambda jobs, metric: [])
+    assert shiftproof("fit", BITS, "-m", "erm", *FAST, *asked)[0] == 0
+    assert [job.compile for job in seen] == [compiled]
+
+
+def test_products_in_tf32_are_written_beside_a_result(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["shiftproof", "bench", "pair-cmnist"])
+    assert cli.options.command_line() == "shiftproof bench pair-cmnist"
+    monkeypatch.setenv("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1")
+    assert cli.options.command_line() == "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1 shiftproof bench pair-cmnist"
+
+
 # real processes
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from shiftproof.cli.options import Compile, Device, Json, Workers, app, command_line
+from shiftproof.cli.options import Compile, Device, Fuse, Json, Workers, app, command_line
 from shiftproof.cli.printing import print_rows, print_sections, print_table
 from shiftproof.errors import ShiftproofError
 
@@ -54,6 +54,7 @@ def bench(
     ] = False,
     device: Device = "auto",
     compile_: Compile = False,
+    fuse: Fuse = False,
     as_json: Json = False,
 ) -> None:
     """Train a published table or analysis, write it with the printed figures beside ours, and draw what it draws."""
@@ -82,7 +83,7 @@ def bench(
         smoke=smoke,
         collect=collect,
         device=device,
-        compile=compile_,
+        compile="fused" if fuse else compile_,
         style="none" if as_json else "auto",
         engine=engine_named(engine, workers=workers, address=address, gpu_share=gpu_share),
         outside=tuple(with_ or ()),

@@ -16,6 +16,7 @@ from shiftproof.cli.options import (
     Data,
     Device,
     Env,
+    Fuse,
     How,
     Json,
     Label,
@@ -55,6 +56,7 @@ def fit(
     workers: Workers = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Keep finished runs, go on with killed ones.")] = False,
     compile_: Compile = False,
+    fuse: Fuse = False,
     device: Device = "auto",
     metric: Annotated[str | None, typer.Option(help="What to report instead of the data set's metric.")] = None,
     table: Annotated[Path | None, typer.Option(help="Also write the results table to this file.")] = None,
@@ -80,6 +82,7 @@ def fit(
         method = [chosen if name == "auto" else name for name in method or ["auto"]]
     variants = expand_grid({k: split_outside(v) for k, v in parse_options(grid or [], where="--grid").items()})
     grouping = {} if group is None else {"group": group}
+    compiled = "fused" if fuse else compile_
     jobs = [
         Job(
             data=data,
@@ -87,10 +90,10 @@ def fit(
             seed=seed,
             out=out / _folder(name, variant) / f"seed-{seed}",
             settings={**common, **variant, **grouping},
-            variant={**common, **variant, **grouping, **({"compile": True} if compile_ else {})},
+            variant={**common, **variant, **grouping, **({"compile": compiled} if compiled else {})},
             resume=resume,
             device=device,
-            compile=compile_,
+            compile=compiled,
         )
         for name in dict.fromkeys(method)
         for variant in variants
