@@ -4,12 +4,13 @@ import pytest
 from scipy import stats
 
 from shiftproof.bench.claims import Claim, Pick, all_below, best, better, every, reaches
-from shiftproof.bench.comparison import compare, is_within
+from shiftproof.bench.comparison import compare, deviation, is_within, printed
 from shiftproof.bench.measured import by_chapter, held_against, read_results
 from shiftproof.bench.significance import holm, paired, pairs_of
 from shiftproof.bench.table import summarise
 from shiftproof.errors import ShiftproofError
 from shiftproof.registry import recipes
+from shiftproof.report import write_leaderboard
 from shiftproof.training.checkpoint import write_json
 
 
@@ -149,6 +150,22 @@ def test_within_the_printed_deviation():
     assert is_within(row("a", "x", [0.76])) is None
 
 
+def test_printed_figures_are_of_test_splits_and_stand_beside_no_other():
+    seen = row("a", "x", [0.74], published={"mean": 0.7, "std": 0.05}) | {"split": "val"}
+    assert printed(seen) is None
+    assert deviation(seen) is None
+    assert is_within(seen) is None
+    assert compare([seen]).with_printed == 0
+
+
+def test_rows_of_a_data_set_stand_together_whatever_order_the_runs_finished_in():
+    mixed = [row("b", "erm", [0.1]), row("a", "erm", [0.2]), row("b", "mine", [0.3]), row("a", "mine", [0.4])]
+    (panel,) = compare(mixed).panels
+    assert [(r["dataset"], r["method"]) for r in panel.rows] == [
+        ("b", "erm"), ("b", "mine"), ("a", "erm"), ("a", "mine"),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("entry", [e for e in recipes if e.make().claims], ids=lambda e: e.name)
 def test_every_claim_of_a_recipe_is_untested_without_rows_and_tested_on_its_published_figures(entry):
     """Rows that equal the printed figures must decide claims: a misspelt method would leave them untested."""
@@ -198,3 +215,18 @@ def test_chapters_count_claims_of_tables_that_are_not_there(tmp_path):
     (tmp_path / "broken.json").write_text("[]")
     with pytest.raises(ShiftproofError, match="is not a table that `shiftproof bench` wrote"):
         read_results(tmp_path)
+
+
+def test_a_cell_of_several_tables_counts_once_as_in_the_whole_table(tmp_path):
+    near, far = ({"published": {"mean": mean, "std": 0.05}} for mean in (0.3, 0.9))
+    whole = [row("nci1", "ciga-v1", [0.3], **near), row("nci1", "erm", [0.2])]
+    part = [row("nci1", "ciga-v1", [0.3], **far), row("dd", "ciga-v1", [0.3], **far)]
+    for name, rows in (("ciga-table3", whole), ("ciga-table3-only-ciga-v1", part)):
+        write_json(tmp_path / f"{name}.json", {"command": "shiftproof bench ciga-table3", "rows": rows})
+    tables = read_results(tmp_path)
+    assert [table.name for table in tables] == ["ciga-table3", "ciga-table3-only-ciga-v1"]
+    counts = next(chapter.counts for chapter in by_chapter(tables) if chapter.title == "CIGA")
+    assert [counts[key] for key in ("measured", "printed", "within")] == [3, 2, 1]
+    page = write_leaderboard(tmp_path, tmp_path / "page.html").read_text()
+    assert '<td class="number">3</td><td class="number">1 of 2</td>' in page
+    assert page.index("<h3>ciga-table3</h3>") < page.index("<h3>ciga-table3-only-ciga-v1</h3>")

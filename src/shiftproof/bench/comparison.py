@@ -67,9 +67,14 @@ def label(row: Row) -> str:
     return " ".join([row["method"], *(f"{k}={v}" for k, v in row["variant"].items() if k != "protocol")])
 
 
+def printed(row: Row) -> Mapping[str, Any] | None:
+    """The printed figure that a row may be held against: they are of test splits, so other rows have none."""
+    return row.get("published") if row["split"] == "test" else None
+
+
 def deviation(row: Row) -> float | None:
     """The mean less the printed one; None where either is missing."""
-    figure = row.get("published")
+    figure = printed(row)
     return None if figure is None or row["mean"] is None else row["mean"] - figure["mean"]
 
 
@@ -109,6 +114,8 @@ def compare(rows: Sequence[Row], *, ours: Sequence[str] = (), claims: Sequence[C
 def _panel(key: tuple[str, str, str], rows: list[Row], ours: Sequence[str]) -> Panel:
     metric, split, protocol = key
     title = f"{metric} on {split}" + (f", protocol {protocol}" if protocol else "")
+    sets = list(dict.fromkeys(row["dataset"] for row in rows))
+    rows = sorted(rows, key=lambda row: sets.index(row["dataset"]))  # runs may have finished in any order
     sign = -1.0 if less_is_better(metric) else 1.0
     by_data: dict[str, dict[str, Row]] = {}
     for row in rows:

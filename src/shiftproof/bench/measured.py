@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof.bench.claims import FAILS, HOLDS, UNTESTED, Finding
-from shiftproof.bench.comparison import Comparison, compare
+from shiftproof.bench.comparison import Comparison, compare, is_within, label
 from shiftproof.errors import ShiftproofError
 from shiftproof.registry import recipes
 from shiftproof.training.checkpoint import read_json
@@ -41,12 +41,22 @@ class Chapter:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Rows measured, rows with a printed deviation, those within it, and verdicts."""
-        found = {"measured": 0, "printed": 0, "within": 0}
-        for table in self.tables:
-            found["measured"] += table.comparison.measured
-            found["printed"] += table.comparison.with_printed
-            found["within"] += table.comparison.within
+        """Cells measured, those with a printed deviation, those within it, and verdicts.
+
+        A cell that stands in several tables counts once: as in the whole table, not as in a part or a search of it.
+        """
+        cells: dict[tuple[str, ...], Mapping[str, Any]] = {}
+        for table in sorted(self.tables, key=lambda table: table.name not in recipes):
+            for panel in table.comparison.panels:
+                for row in panel.rows:
+                    if row["mean"] is not None:
+                        cells.setdefault((panel.title, row["dataset"], label(row)), row)
+        within = [is_within(row) for row in cells.values()]
+        found = {
+            "measured": len(cells),
+            "printed": sum(verdict is not None for verdict in within),
+            "within": sum(verdict is True for verdict in within),
+        }
         verdicts = [finding.verdict for _, _, finding in self.claims]
         return found | {verdict: verdicts.count(verdict) for verdict in (HOLDS, FAILS, UNTESTED)}
 
@@ -72,7 +82,7 @@ def read_results(folder: Path) -> list[Measured]:
     if not folder.is_dir():
         raise ShiftproofError(f"{folder} is not a folder; measured tables are JSON files in one")
     found = []
-    for path in sorted(folder.glob("*.json")):
+    for path in sorted(folder.glob("*.json"), key=lambda path: path.stem):
         table = read_json(path, "the page of results")
         if not isinstance(table, dict) or not isinstance(table.get("rows"), list) or "command" not in table:
             raise ShiftproofError(f"{path} is not a table that `shiftproof bench` wrote")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shiftproof.bench.comparison import Comparison, Panel, deviation, is_within, label, less_is_better
+from shiftproof.bench.comparison import Comparison, Panel, deviation, is_within, label, less_is_better, printed
 from shiftproof.bench.measured import by_chapter, held_against, read_results
 from shiftproof.bench.significance import CORRECTION
 from shiftproof.report.page import template
@@ -51,6 +51,10 @@ def write_leaderboard(results: str | Path, out: str | Path) -> Path:
                         "name": table.name,
                         "command": table.table["command"],
                         "device": table.table.get("device"),
+                        "note": table.table.get("note", ""),
+                        "measured": table.comparison.measured,
+                        "printed": table.comparison.with_printed,
+                        "within": table.comparison.within,
                         "panels": [_panel(panel) for panel in table.comparison.panels],
                     }
                     for table in chapter.tables
@@ -73,13 +77,14 @@ def _panel(panel: Panel) -> dict[str, Any]:
     metric, _, rest = panel.title.partition(" ")
     return {
         "title": f"{metric_name(metric)} {rest}",
+        "printed": any(printed(row) for row in panel.rows),
         "rows": [
             {
                 "data": row["dataset"],
                 "label": label(row),
                 "seeds": row["seeds"],
                 "score": spread(dict(row)),
-                "printed": spread(row["published"]) if row.get("published") else "–",
+                "printed": spread(figures) if (figures := printed(row)) else "–",
                 "deviation": "–" if (gap := deviation(row)) is None else signed(gap),
                 "within": is_within(row),
                 "best": row["mean"] is not None and row["mean"] == best.get(row["dataset"]),
@@ -117,8 +122,8 @@ def in_words(found: Comparison) -> dict[str, list[str]]:
     sections = {}
     if found.claims:
         sections["Claims"] = [f"{one.verdict}: {text} ({one.detail})" for text, one in found.claims]
-    printed = f"{found.within} of {found.with_printed} rows with a printed deviation lie within it"
-    sections["Beside the printed figures"] = [f"{found.measured} rows measured; {printed}"]
+    within = f"{found.within} of {found.with_printed} rows with a printed deviation lie within it"
+    sections["Beside the printed figures"] = [f"{found.measured} rows measured; {within}"]
     for panel in found.panels:
         if panel.ranks:
             sections[f"Average rank, {panel.title}"] = [f"{rank:.2f} {name}" for name, rank in panel.ranks.items()]
