@@ -84,7 +84,7 @@ def _panel(panel: Panel) -> dict[str, Any]:
                 "label": label(row),
                 "seeds": row["seeds"],
                 "score": spread(dict(row)),
-                "printed": spread(figures) if (figures := printed(row)) else "–",
+                "printed": spread(dict(figures)) if (figures := printed(row)) else "–",
                 "deviation": "–" if (gap := deviation(row)) is None else signed(gap),
                 "within": is_within(row),
                 "best": row["mean"] is not None and row["mean"] == best.get(row["dataset"]),
