@@ -11,6 +11,13 @@ from shiftproof.cli import app
 from shiftproof.registry import recipes
 
 
+@pytest.mark.parametrize("name", [entry.name for entry in recipes])
+def test_a_smoke_run_has_every_method_on_every_data_set_of_the_recipe(name, tmp_path):
+    recipe = recipes[name].make()
+    asked = {(job.data, job.method) for job in recipe.jobs(tmp_path, smoke=True)}
+    assert asked == {(cell.data, cell.method) for cell in recipe.cells}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [entry.name for entry in recipes])
 def test_a_smoke_run_makes_the_whole_table(name, tmp_path, real_data):

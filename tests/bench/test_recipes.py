@@ -12,7 +12,7 @@ from shiftproof.api import Plan
 from shiftproof.bench import Cell, Job, Recipe, on_few_samples
 from shiftproof.bench.analyses import FIXED_ALPHA, PRINTED_SECONDS, explained_rows, timed_rows
 from shiftproof.bench.jobs import load_for
-from shiftproof.bench.recipes import folder_name
+from shiftproof.bench.recipes import folder_name, two_alike
 from shiftproof.cli import app
 from shiftproof.data import load
 from shiftproof.errors import ShiftproofError
@@ -79,6 +79,17 @@ def test_smoke_is_one_epoch_and_one_seed_unless_told(tmp_path):
     assert [job.settings["epochs"] for job in recipe.jobs(tmp_path)] == [10] * 5
     assert [(job.seed, job.settings["epochs"]) for job in recipe.jobs(tmp_path, smoke=True)] == [(1, 1)]
     assert len(recipe.jobs(tmp_path, seeds=2, smoke=True)) == 2
+
+
+def test_a_smoke_run_has_two_of_the_cells_that_differ_in_numbers_alone(tmp_path):
+    swept = [Cell("two-bit", "irm", {"penalty": 10.0**power, "anneal_steps": 5}) for power in range(4)]
+    spelt = [Cell("two-bit", "irmx", {"balance": "pair", "preference": f"1,1e{n},1e{n + 2}"}) for n in (2, 4, 6)]
+    other = [Cell("two-bit", "composite", {"terms": terms}) for terms in ("irm", "vrex", "irm+vrex")]
+    kept = two_alike([*swept, *spelt, *other])
+    assert kept == [*swept[:2], *spelt[:2], *other]
+    recipe = Recipe("any", (*swept, *spelt, *other), seeds=3)
+    assert len(recipe.jobs(tmp_path, smoke=True)) == 7
+    assert len(recipe.jobs(tmp_path)) == 30
 
 
 def test_few_samples_are_some_of_every_class_and_keep_name_and_options(tmp_path):

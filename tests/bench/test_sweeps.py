@@ -216,6 +216,51 @@ def test_two_runs_of_a_recipe_give_the_same_rows_apart_from_time_and_memory(tmp_
     assert len(journals[0]) == 4
 
 
+RECIPE_OF_THIS_FILE = '''
+from shiftproof.bench import Cell, Recipe
+from shiftproof.cli import app
+from shiftproof.registry import recipes
+
+BITS = "two-bit:per_env=200"
+MOTIFS = "spmotif-struc:bias=0.6,train_per_class=40,val_per_class=20,test_per_class=20"
+
+
+def here() -> Recipe:
+    """A small table."""
+    cells = [Cell(BITS, name, {"epochs": 20}) for name in ("erm", "irm")]
+    cells += [Cell(MOTIFS, name, {"epochs": 2}) for name in ("erm", "dir", "ciga-v2")]
+    return Recipe("here", tuple(cells), seeds=2)
+
+
+if __name__ == "__main__":
+    recipes.add("here", here)
+    app()
+'''
+
+
+@pytest.mark.slow
+def test_processes_of_their_own_give_the_same_rows_however_many_workers_they_have(tmp_path):
+    """Twice one process, once two workers: tables and journals are equal but for time and memory."""
+    (tmp_path / "here.py").write_text(RECIPE_OF_THIS_FILE)
+    tables, journals = [], []
+    for name, workers in (("first", 1), ("second", 1), ("shared", 2)):
+        out = tmp_path / name
+        words = ["bench", "here", "--device", "cpu", "--workers", str(workers)]
+        done = subprocess.run(
+            [sys.executable, "here.py", *words, "--out", str(out), "--results", str(out / "results")],
+            cwd=tmp_path, capture_output=True, text=True, check=False,
+            env={**os.environ, "SHIFTPROOF_COMMIT": "abc", "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        tables.append(json.loads((out / "results" / "here.json").read_text()) | {"command": ""})
+        lines = read_journal(out / "here" / "runs.jsonl")
+        journals.append({k: {n: v for n, v in line.items() if n not in CLOCKED} for k, line in lines.items()})
+    assert len(journals[0]) == 10
+    assert len({row["mean"] for row in tables[0]["rows"]}) > 3  # rows that all say the same would show nothing
+    assert tables[0] == tables[1] == tables[2]
+    assert journals[0] == journals[1] == journals[2]
+
+
 # what is the user's own
 
 

@@ -72,13 +72,28 @@ def seeded(data: str, seed: int) -> str:
 
 def load_for(job: Job) -> Dataset:
     """The data set of a job, kept for the next job that wants the same."""
+    return load_by(key_of_data(job))
+
+
+@dataclass(frozen=True)
+class DataKey:
+    """By what two jobs have the same data: their name and options, the grouping, and when their files were written."""
+
+    spec: str
+    group: str | None
+    written: tuple[tuple[str, int], ...]
+
+
+def key_of_data(job: Job) -> DataKey:
+    """What the data of a job are kept by."""
     spec = seeded(job.data, job.seed)
-    return _data(spec, job.settings.get("group"), _written(spec))
+    return DataKey(spec, job.settings.get("group"), _written(spec))
 
 
 @lru_cache(maxsize=4)
-def _data(spec: str, group: str | None, written: tuple[tuple[str, int], ...]) -> Dataset:
-    return load_samples(spec, group=group)
+def load_by(key: DataKey) -> Dataset:
+    """The data set of a key; the last few are kept."""
+    return load_samples(key.spec, group=key.group)
 
 
 def _written(spec: str) -> tuple[tuple[str, int], ...]:
