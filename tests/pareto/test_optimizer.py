@@ -199,6 +199,8 @@ def test_a_single_term_cannot_be_balanced_and_a_wrong_preference_shows_before_tr
         sp.fit("irmx", "two-bit:per_env=20", balance="pear")
     with pytest.raises(ShiftproofError, match="'balance_lr' needs a 'balance_optimizer'"):
         Pair(balance_lr=0.1)
+    with pytest.raises(ShiftproofError, match="'balance_clip' is a length above 0, not 0"):
+        Pair(balance_clip=0)
 
 
 def test_no_method_has_an_option_by_the_name_of_one_of_the_balance():
@@ -221,6 +223,22 @@ def test_the_preference_of_unknown_terms_is_measured_and_kept():
 
 class Killed(Exception):
     """Stands for the end of the process."""
+
+
+@pytest.mark.parametrize("clip", [1e-3, 1e3])
+def test_a_balanced_step_is_no_longer_than_the_clip(clip):
+    settings = {"epochs": 1, "batch_size": None, "widths": (6,), "balance_optimizer": "sgd", "balance_lr": 0.5}
+    plain = sp.fit("irmx", "two-bit:per_env=50", balance="pair", seed=3, **settings).method
+    begun = sp.fit("irmx", "two-bit:per_env=50", balance="pair", seed=3, **{**settings, "epochs": 0}).method
+    clipped = sp.fit("irmx", "two-bit:per_env=50", balance="pair", seed=3, balance_clip=clip, **settings).method
+
+    def moved(method):
+        pairs = zip(method.parameters(), begun.parameters(), strict=True)
+        return torch.cat([(p - q).detach().flatten() for p, q in pairs])
+
+    whole, short = moved(plain), moved(clipped)
+    expected = whole * min(1.0, 0.5 * clip / float(whole.norm()))
+    torch.testing.assert_close(short, expected, rtol=1e-3, atol=1e-7)
 
 
 @pytest.mark.parametrize("done", [1, 2, 3, 4])

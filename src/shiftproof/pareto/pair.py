@@ -37,6 +37,10 @@ class Pair(Balance):
     parameter is moved, unless `freeze_featurizer` keeps all but the head as they are, in evaluation mode. The second
     phase begins with a fresh `balance_optimizer` ("sgd" or "adam") with `balance_lr`; None goes on with the trainer's.
     `balance_solver`: "preference", "smoothed" (SEPO), "min-norm" (MGDA) or "fixed" (the preference as weights).
+
+    `balance_clip` is the longest gradient of a balanced step; a longer one is shortened to it. Once penalties are met,
+    their gradients are a thousandth of the task's, and a single step whose whole weight is on the task, which the
+    programme allows, undoes hundreds of steps; momentum then repeats it.
     """
 
     def __init__(
@@ -51,6 +55,7 @@ class Pair(Balance):
         balance_optimizer: Literal["sgd", "adam"] | None = None,
         balance_lr: float | None = None,
         balance_momentum: float = 0.9,
+        balance_clip: float | None = None,
         freeze_featurizer: bool = False,
         balance_solver: Literal["preference", "smoothed", "min-norm", "fixed"] = "preference",
         guard: bool = False,
@@ -65,6 +70,8 @@ class Pair(Balance):
             raise unknown("negative", str(negative), ("multiply", "add", "error"))
         if balance_lr is not None and balance_optimizer is None:
             raise ShiftproofError("'balance_lr' needs a 'balance_optimizer' of its own, 'sgd' or 'adam'")
+        if balance_clip is not None and not balance_clip > 0:
+            raise ShiftproofError(f"'balance_clip' is a length above 0, not {balance_clip}")
         self.preference = preference
         self.parameters = parameters
         self.eps = eps
@@ -74,6 +81,7 @@ class Pair(Balance):
         self.balance_optimizer = balance_optimizer
         self.balance_lr = balance_lr
         self.balance_momentum = balance_momentum
+        self.balance_clip = balance_clip
         self.freeze_featurizer = freeze_featurizer
         self.balance_solver = balance_solver
         self.guard = guard
@@ -138,6 +146,8 @@ class Pair(Balance):
         self.last = balanced_backward(terms, self.balancer, self._compared(method, moved), moved)
         if self.negative == "error":
             require_positive(self.last)
+        if self.balance_clip is not None:
+            nn.utils.clip_grad_norm_(moved, self.balance_clip)
         self._epoch.append(self.last)
 
     def _numbers(self, terms: Mapping[str, Tensor]) -> list[float]:
