@@ -38,8 +38,8 @@ def pair_cmnist() -> Recipe:
         "Least accuracy over the three test environments at the last step. Penalty and first phase of the baselines "
         "were chosen by accuracy on the test environments, as in the paper. The oracle is ERM on data whose colour "
         "says nothing. parameters=all, featurizer and head are PAIR-o f, phi and w. balance_clip is ours: no "
-        "gradient of the second phase is longer; solver_compat=reference lets rows of the programme be violated by 1e-6, as the "
-        "released solver does."
+        "gradient of the second phase is longer; solver_compat=reference lets rows of the programme be "
+        "violated by 1e-6, as the released solver does."
     )
     return Recipe(
         "pair-cmnist",
