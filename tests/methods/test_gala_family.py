@@ -214,6 +214,31 @@ def test_the_baselines_keep_their_train_mode_through_a_batch(data) -> None:
         assert all(module.training for module in method.modules()), make.__name__
 
 
+@pytest.mark.parametrize("name", ["grea", "cal", "gil", "dir", "disc"])
+def test_predictions_are_normalised_as_rationales_whatever_left_overs_looked_like(data, name) -> None:
+    def statistics(look) -> dict[str, Tensor]:
+        torch.manual_seed(0)
+        method = methods[name].make(DataShape.of(data), network=NETWORK).train()
+        look(method)
+        return {key: value for key, value in method.classifier.state_dict().items() if "running" in key}
+
+    batch = data.train.whole()
+    seen = statistics(lambda method: method.losses(batch))
+    for key, value in statistics(lambda method: method(batch)).items():
+        torch.testing.assert_close(seen[key], value, msg=key)
+
+
+@pytest.mark.parametrize("name", ["grea", "cal", "gil"])
+def test_a_method_whose_further_terms_still_wait_is_the_plain_backbone(data, name) -> None:
+    options = {**QUICK, "ratio": -1.0, "classifier_input": "raw", "scorer_norm": True, "epochs": 3}
+    plain = sp.fit("xgnn", data, **options)
+    waiting = sp.fit(name, data, terms_from=3, **options)
+    assert waiting.metrics == plain.metrics
+    for key, value in plain.method.state_dict().items():
+        if "tracked" not in key:
+            assert torch.equal(value, waiting.method.state_dict()[key]), key
+
+
 @pytest.mark.parametrize("name", ["grea", "cal", "gil"])
 def test_further_terms_wait_for_their_epoch(data, name) -> None:
     method = methods[name].make(DataShape.of(data), network=NETWORK, penalty=2.0, terms_from=3)

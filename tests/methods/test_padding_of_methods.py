@@ -11,7 +11,7 @@ from shiftproof.data.padding import pad_batches
 from shiftproof.registry import methods
 
 # noise over edges or nodes, or a shuffle
-DRAWS = {"gsat", "lri-bernoulli", "grea", "disc", "cal", "gil", "gib", "gmt-lin", "gmt-sam"}
+DRAWS = {"gsat", "lri-bernoulli", "gib", "gmt-lin", "gmt-sam"}
 GRAPH_METHODS = [entry.name for entry in methods if not entry.tags or "graphs" in entry.tags]
 
 

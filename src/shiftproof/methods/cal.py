@@ -14,6 +14,7 @@ from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.base import DataShape, Network, make_head
 from shiftproof.methods.grea import every_pair
 from shiftproof.methods.interpretable import InterpretableMethod
+from shiftproof.nn.statistics import still_statistics
 from shiftproof.objectives import sample_losses
 from shiftproof.registry import register, with_options_of
 
@@ -25,7 +26,8 @@ class CAL(InterpretableMethod):
     .. math:: R(f_o(c)) + ω \\big[mean_i KL(U ‖ p(f_c(s_i))) + mean_i ℓ(f_{co}(c_i + s_{π(i)}), y_i)\\big]
 
     π is a random permutation of the batch, or every pair is taken (`pairs="all"`); each f is a head of its own
-    (spec gala 5.5). The further terms start at epoch `terms_from`.
+    (spec gala 5.5). The further terms start at epoch `terms_from`. Contexts are normalised by their own batch and leave
+    no trace in the statistics that predictions are made with.
     """
 
     @with_options_of(InterpretableMethod, ratio=-1.0, scorer_norm=True, classifier_input="raw")
@@ -61,7 +63,8 @@ class CAL(InterpretableMethod):
         c = self.represent(found.kept)
         terms = {"task": self.risks(self.logits(c), batch).mean()}
         if "context" in self.weights:
-            s = self.represent(self.left_over(batch, found))
+            with still_statistics(self.classifier):
+                s = self.represent(self.left_over(batch, found))
             mixed, labels = every_pair(c, s, batch.y) if self.pairs == "all" else (c + shuffled(s), batch.y)
             exchanged = self.logits(mixed, self.mixed_head)
             terms["context"] = divergence_from_uniform(self.context_head(s), self.shape.task).mean()

@@ -11,6 +11,7 @@ from shiftproof.data.graphs import GraphBatch
 from shiftproof.methods.base import DataShape, Network
 from shiftproof.methods.ciga import SpuriousHead
 from shiftproof.methods.interpretable import ClassifierInput, InterpretableMethod
+from shiftproof.nn.statistics import still_statistics
 from shiftproof.objectives import sample_losses
 from shiftproof.registry import register
 
@@ -23,7 +24,8 @@ class DIR(InterpretableMethod):
         ℓ_j = mean_i CE(σ(m(t_j)) ⊙ f(c_i), y_i)
 
     `c` are the vectors of the rationales and `t` those of the left-overs (no gradient flows into them); all B times B
-    exchanges are one tensor. The first epoch has no exchange term (spec ciga 5.4).
+    exchanges are one tensor. The first epoch has no exchange term (spec ciga 5.4). Left-overs are normalised by their
+    own batch and leave no trace in the statistics that predictions are made with.
     """
 
     def __init__(
@@ -55,7 +57,8 @@ class DIR(InterpretableMethod):
     def losses(self, batch: GraphBatch) -> dict[str, Tensor]:
         found = self.extract(batch)
         causal = self.head(self.represent(found.kept))
-        left = self.represent(self.left_over(batch, found)).detach()
+        with still_statistics(self.classifier):
+            left = self.represent(self.left_over(batch, found)).detach()
         risks = exchanged_risks(causal, self.spurious_head[0](left).sigmoid().detach(), batch.y, self.shape.task)
         return {
             "task": self.risks(self._flat(causal), batch).mean(),

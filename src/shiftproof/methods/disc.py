@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import DataShape, Network, make_head
 from shiftproof.methods.ciga import SpuriousHead
 from shiftproof.methods.interpretable import Extraction, InterpretableMethod
+from shiftproof.nn.statistics import still_statistics
 from shiftproof.objectives import generalised_cross_entropy
 from shiftproof.registry import register, with_options_of
 
@@ -65,7 +67,10 @@ class DisC(InterpretableMethod):
 
     def losses(self, batch: GraphBatch) -> dict[str, Tensor]:
         found = self.extract(batch)
-        c, s = self.represent(found.kept), self.represent(self.left_over(batch, found))
+        c = self.represent(found.kept)
+        # with `swap` the left-overs take part in predictions, so the statistics are those of both
+        with nullcontext() if self.swap else still_statistics(self.classifier):
+            s = self.represent(self.left_over(batch, found))
         causal, biased = self._judge(c, s)
         risk = self.risks(causal, batch)
         weight = difficulty(self.risks(biased, batch), risk)

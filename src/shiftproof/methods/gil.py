@@ -12,6 +12,7 @@ from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.assistant import cosine_kmeans, nearest_centre
 from shiftproof.methods.base import DataShape, Network
 from shiftproof.methods.interpretable import InterpretableMethod
+from shiftproof.nn.statistics import still_statistics
 from shiftproof.objectives import env_risks, iga_penalty, mean_over_present
 from shiftproof.registry import register, with_options_of
 
@@ -24,8 +25,9 @@ class GIL(InterpretableMethod):
 
     θ are the parameters of the classification head (`gradients_of="all"`: of all networks); `clusters` environments are
     found anew in every batch and the empty ones are left out (spec gala 5.9). With `cluster_every="epoch"` they are
-    found once an epoch for the whole training set, from the left-overs as they were seen in the epoch before. The
-    second term starts at epoch `terms_from`.
+    found once an epoch for the whole training set, from the left-overs as they were seen in the epoch before. Before
+    epoch `terms_from` the loss is the mean over all samples, and nothing else. Left-overs are normalised by their own
+    batch and leave no trace in the statistics that predictions are made with.
     """
 
     seen: Tensor
@@ -53,13 +55,15 @@ class GIL(InterpretableMethod):
             raise unknown("gradients_of", gradients_of, ("head", "all"))
         self.penalty, self.clusters, self.terms_from = penalty, clusters, terms_from
         self.cluster_every, self.gradients_of, self.grouped = cluster_every, gradients_of, False
+        self.balanced = terms_from <= 0
         self.weights = {"task": 1.0, "gradients": penalty}
         if cluster_every == "epoch":
             self.register_buffer("seen", torch.zeros(shape.num_train, self.classifier.out_channels))
             self.register_buffer("environment", torch.zeros(shape.num_train, dtype=torch.long))
 
     def start_epoch(self, epoch: int) -> None:
-        self.weights["gradients"] = self.penalty if epoch >= self.terms_from else 0.0
+        self.balanced = epoch >= self.terms_from
+        self.weights["gradients"] = self.penalty if self.balanced else 0.0
         self.grouped = self.cluster_every == "epoch" and epoch > 0
         if self.grouped:
             self.environment.copy_(nearest_centre(self.seen, cosine_kmeans(self.seen, self.clusters)))
@@ -67,12 +71,14 @@ class GIL(InterpretableMethod):
     def losses(self, batch: GraphBatch) -> dict[str, Tensor]:
         found = self.extract(batch)
         c = self.represent(found.kept)
-        s = self.represent(self.left_over(batch, found)).detach()
+        with still_statistics(self.classifier):
+            s = self.represent(self.left_over(batch, found)).detach()
         env = self._environments(s, batch)
-        risks, counts = env_risks(self.risks(self.logits(c), batch), env, self.clusters)
+        risk = self.risks(self.logits(c), batch)
+        risks, counts = env_risks(risk, env, self.clusters)
         part = self if self.gradients_of == "all" else self.head
         return {
-            "task": mean_over_present(risks, counts),
+            "task": mean_over_present(risks, counts) if self.balanced else risk.mean(),
             "gradients": iga_penalty(risks, part.parameters(), counts) / (counts > 0).sum(),
         }
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.methods.base import DataShape, Network
 from shiftproof.methods.interpretable import InterpretableMethod
+from shiftproof.nn.statistics import still_statistics
 from shiftproof.objectives import sample_losses
 from shiftproof.registry import register, with_options_of
 
@@ -20,7 +21,8 @@ class GREA(InterpretableMethod):
     .. math:: R(f(c)) + ω\\, mean_{i,j}\\, ℓ(f(c_i + s_j), y_i)
 
     `c` are the vectors of the rationales and `s` those of the left-overs; one head judges both (spec gala 5.4).
-    `detach_env` lets no gradient flow into the left-overs; the second term starts at epoch `terms_from`.
+    `detach_env` lets no gradient flow into the left-overs; the second term starts at epoch `terms_from`. Left-overs are
+    normalised by their own batch and leave no trace in the statistics that predictions are made with.
     """
 
     @with_options_of(InterpretableMethod, ratio=-1.0, scorer_norm=True, classifier_input="raw")
@@ -47,7 +49,8 @@ class GREA(InterpretableMethod):
         c = self.represent(found.kept)
         terms = {"task": self.risks(self.logits(c), batch).mean()}
         if "replacement" in self.weights:
-            s = self.represent(self.left_over(batch, found))
+            with still_statistics(self.classifier):
+                s = self.represent(self.left_over(batch, found))
             mixed, labels = every_pair(c, s.detach() if self.detach_env else s, batch.y)
             terms["replacement"] = sample_losses(self.logits(mixed), labels, self.shape.task).mean()
         return terms
