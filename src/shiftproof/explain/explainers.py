@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -12,8 +13,9 @@ from torch import Tensor
 from shiftproof.data.dataset import Task
 from shiftproof.data.graphs import GraphSet
 from shiftproof.errors import ShiftproofError, unknown
-from shiftproof.methods.amortised import Kind, MaskNetwork
+from shiftproof.methods.amortised import MaskNetwork
 from shiftproof.methods.explanation import Explanation
+from shiftproof.methods.graphmask import ALLOWANCE, LayerGates, layer_gates
 from shiftproof.methods.masks import gnnexplainer, gradient, occlusion
 from shiftproof.methods.weighted import WeightedModel, as_weighted
 from shiftproof.registry import fitting_options
@@ -22,10 +24,9 @@ GRAPHS_AT_ONCE = 512
 OWN = "own"
 
 
-def amortised(
+def pgexplainer(
     model: WeightedModel,
     graphs: GraphSet,
-    kind: Kind,
     *,
     epochs: int = 100,
     lr: float = 1e-3,
@@ -35,15 +36,52 @@ def amortised(
     seed: int = 0,
     train: GraphSet | None = None,
 ) -> Tensor:
-    """Scores by a mask network, trained on the graphs `train` or else on those to be explained."""
-    learnt_on = graphs if train is None else train.to(graphs.device)
+    """Scores by PGExplainer's mask network, trained on the graphs `train` or else on those to be explained."""
+    with _seeded(seed):
+        network = MaskNetwork(_channels(model, graphs), "pgexplainer", size=size, entropy=entropy)
+    return _by_network(network, model, graphs, train, epochs=epochs, lr=lr, batch_size=batch_size, seed=seed)
+
+
+def graphmask(
+    model: WeightedModel,
+    graphs: GraphSet,
+    *,
+    epochs: int = 100,
+    lr: float = 1e-3,
+    size: float | None = None,
+    entropy: float | None = None,
+    layerwise: bool = False,
+    allowance: float = ALLOWANCE,
+    batch_size: int = 128,
+    seed: int = 0,
+    train: GraphSet | None = None,
+) -> Tensor:
+    """Scores by GraphMask's gates: one an edge, or `layerwise` one for each message of each layer."""
+    with _seeded(seed):
+        if layerwise:
+            network = layer_gates(model, size=size, entropy=entropy, allowance=allowance)
+        else:
+            network = MaskNetwork(_channels(model, graphs), "graphmask", size=size, entropy=entropy)
+    return _by_network(network, model, graphs, train, epochs=epochs, lr=lr, batch_size=batch_size, seed=seed)
+
+
+def _by_network(
+    network: MaskNetwork | LayerGates, model: WeightedModel, graphs: GraphSet, train: GraphSet | None, **training: Any
+) -> Tensor:
+    network.fit(model, graphs if train is None else train.to(graphs.device), **training)
+    return torch.cat([network.scores(model, batch) for batch in graphs.batches(GRAPHS_AT_ONCE)])
+
+
+def _channels(model: WeightedModel, graphs: GraphSet) -> int:
     with torch.no_grad(), model.frozen():
-        channels = model.nodes(learnt_on[:1].whole()).shape[-1]
+        return model.nodes(graphs[:1].whole()).shape[-1]
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)
-        network = MaskNetwork(channels, kind, size=size, entropy=entropy)
-    network.fit(model, learnt_on, epochs=epochs, lr=lr, batch_size=batch_size, seed=seed)
-    return torch.cat([network.scores(model, batch) for batch in graphs.batches(GRAPHS_AT_ONCE)])
+        yield
 
 
 def _batchwise(explain_batch: Callable[..., Tensor], model: WeightedModel, graphs: GraphSet, options: dict) -> Tensor:
@@ -55,7 +93,7 @@ _BATCHWISE: Mapping[str, Callable[..., Tensor]] = {
     "gradient": gradient,
     "occlusion": occlusion,
 }
-_AMORTISED: Mapping[str, Kind] = {"pgexplainer": "pgexplainer", "graphmask": "graphmask"}
+_AMORTISED: Mapping[str, Callable[..., Tensor]] = {"pgexplainer": pgexplainer, "graphmask": graphmask}
 EXPLAINERS = (*_BATCHWISE, *_AMORTISED)
 
 
@@ -63,7 +101,7 @@ def options_of_explainer(name: str) -> dict[str, inspect.Parameter]:
     """What may be set of an explainer, from the signature of its function."""
     if name not in EXPLAINERS:
         raise unknown("explainer", name, (OWN, *EXPLAINERS))
-    taken = inspect.signature(_BATCHWISE.get(name, amortised), eval_str=True).parameters
+    taken = inspect.signature({**_BATCHWISE, **_AMORTISED}[name], eval_str=True).parameters
     return {n: p for n, p in taken.items() if p.kind is p.KEYWORD_ONLY and n != "noise"}
 
 
@@ -77,7 +115,7 @@ def explain_by(model: Any, graphs: GraphSet, by: Any, options: Mapping[str, Any]
         if by in _BATCHWISE:
             scores = _batchwise(_BATCHWISE[by], asked, placed, given)
         else:
-            scores = amortised(asked, placed, _AMORTISED[by], **given)
+            scores = _AMORTISED[by](asked, placed, **given)
     else:
         scores = _by_pyg(asked, placed, by, options)
     with torch.no_grad(), asked.frozen():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -37,8 +38,8 @@ class MaskNetwork(nn.Module):
 
     - "pgexplainer": the gate is a relaxed Bernoulli draw whose temperature falls from 5 to 1 over the epochs; `|m|` is
       the sum over a graph's edges, averaged over graphs.
-    - "graphmask": a hard concrete gate, one for all layers; `|m|` is the expected share of open gates. (The layer-wise
-      form with learned baselines is not here.)
+    - "graphmask": a hard concrete gate, one for all layers; `|m|` is the expected share of open gates. `LayerGates` has
+      a gate for each message of each layer.
 
     Scores of both directions of an edge are averaged.
     """
@@ -105,28 +106,44 @@ class MaskNetwork(nn.Module):
         """Train on graphs, whose labels are not looked at: the model's own predictions are what is to be kept."""
         if epochs < 1:
             raise ShiftproofError(f"a mask network is trained for at least one epoch, not {epochs}")
-        self.to(graphs.device)
-        before, devices = torch.get_rng_state(), [graphs.device] if graphs.device.type == "cuda" else []
-        optimizer = torch.optim.Adam(self.parameters(), lr=lr)
-        order = torch.Generator().manual_seed(seed)
-        with torch.random.fork_rng(devices), model.frozen():
-            torch.manual_seed(seed)
-            self.requires_grad_(True).train()
-            for epoch in range(epochs):
-                first, last = TEMPERATURES
-                temperature = first * (last / first) ** (epoch / epochs)
-                for batch in graphs.batches(batch_size, shuffle=True, generator=order):
-                    optimizer.zero_grad()
-                    self.loss(model, batch, temperature).backward()
-                    optimizer.step()
-        torch.set_rng_state(before)
-        return self.eval().requires_grad_(False)
+        optimizer = torch.optim.Adam(self.to(graphs.device).parameters(), lr=lr)
+
+        def step(epoch: int, batch: GraphBatch) -> None:
+            first, last = TEMPERATURES
+            optimizer.zero_grad()
+            self.loss(model, batch, first * (last / first) ** (epoch / epochs)).backward()
+            optimizer.step()
+
+        train_on(self, model, graphs, step, epochs=epochs, batch_size=batch_size, seed=seed)
+        return self
 
     def _symmetric(self, values: Tensor, batch: GraphBatch) -> Tensor:
         return symmetrise(values, reverse_edges(batch.edge_index, batch.num_nodes))
 
     def extra_repr(self) -> str:
         return f"{self.kind!r}, size={self.size}, entropy={self.entropy}"
+
+
+def train_on(
+    network: nn.Module,
+    model: WeightedModel,
+    graphs: GraphSet,
+    step: Callable[[int, GraphBatch], None],
+    *,
+    epochs: int,
+    batch_size: int,
+    seed: int,
+) -> None:
+    """Take a step on every batch of every epoch under a frozen model; the random state outside is left alone."""
+    network.to(graphs.device)
+    order = torch.Generator().manual_seed(seed)
+    with torch.random.fork_rng([graphs.device] if graphs.device.type == "cuda" else []), model.frozen():
+        torch.manual_seed(seed)
+        network.requires_grad_(True).train()
+        for epoch in range(epochs):
+            for batch in graphs.batches(batch_size, shuffle=True, generator=order):
+                step(epoch, batch)
+    network.eval().requires_grad_(False)
 
 
 def hard_concrete(logits: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.graphs import GraphBatch, GraphSet
 from shiftproof.errors import ShiftproofError
-from shiftproof.methods.amortised import Kind, MaskNetwork
+from shiftproof.methods.amortised import MaskNetwork
 from shiftproof.methods.base import DataShape, Method, Network, Trains, reference_model, width_of
 from shiftproof.methods.explanation import Explanation
+from shiftproof.methods.graphmask import ALLOWANCE, LayerGates, layer_gates
 from shiftproof.methods.masks import gnnexplainer
 from shiftproof.methods.weighted import WeightedModel, as_weighted
 from shiftproof.objectives import sample_losses
-from shiftproof.registry import register
+from shiftproof.registry import register, with_options_of
 
 
 class PostHoc(Method):
@@ -93,7 +96,7 @@ class GNNExplainerMethod(PostHoc):
 class _Amortised(PostHoc):
     """A plain GNN and a network that is trained after it to mask its edges."""
 
-    kind: Kind
+    explainer: MaskNetwork | LayerGates
 
     def __init__(
         self,
@@ -102,13 +105,9 @@ class _Amortised(PostHoc):
         network: Network | None = None,
         explainer_epochs: int = 100,
         explainer_lr: float = 1e-3,
-        size: float | None = None,
-        entropy: float | None = None,
     ) -> None:
         super().__init__(shape, network=network)
         self.explainer_epochs, self.explainer_lr = explainer_epochs, explainer_lr
-        width = width_of(self.model.featurizer)
-        self.explainer = MaskNetwork(width, self.kind, size=size, entropy=entropy).requires_grad_(False)
 
     def prepare(self, dataset: Dataset, trainer: Trains) -> None:
         super().prepare(dataset, trainer)
@@ -130,7 +129,19 @@ class PGExplainerMethod(_Amortised):
     `size` and `entropy` left out are 7.8e-5 and 0.01 (spec gmt 5.4).
     """
 
-    kind: Kind = "pgexplainer"
+    @with_options_of(_Amortised)
+    def __init__(
+        self,
+        shape: DataShape,
+        *,
+        network: Network | None = None,
+        size: float | None = None,
+        entropy: float | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(shape, network=network, **options)
+        width = width_of(self.model.featurizer)
+        self.explainer = MaskNetwork(width, "pgexplainer", size=size, entropy=entropy).requires_grad_(False)
 
 
 @register("graphmask", tags=("graphs",))
@@ -140,7 +151,28 @@ class GraphMaskMethod(_Amortised):
     .. math:: \\min_φ CE(f(G ⊙ m), \\hat y) + c_{size}\\, mean_e P(m_e > 0), \\quad
         m_e \\sim hard\\,concrete(MLP_φ([h_u ‖ h_v]))
 
-    One gate an edge for all layers, as the published comparison has it; `size` left out is 1 (spec gmt 5.5).
+    One gate an edge for all layers, as the published comparison has it. `layerwise` is GraphMask as its authors have
+    it: a gate for each message of each layer, learned vectors in place of the messages shut out, and a multiplier that
+    holds the prediction within `allowance`; an edge's score is then the mean over the layers. `size` left out is 1
+    (spec gmt 5.5).
     """
 
-    kind: Kind = "graphmask"
+    @with_options_of(_Amortised)
+    def __init__(
+        self,
+        shape: DataShape,
+        *,
+        network: Network | None = None,
+        size: float | None = None,
+        entropy: float | None = None,
+        layerwise: bool = False,
+        allowance: float = ALLOWANCE,
+        **options: Any,
+    ) -> None:
+        super().__init__(shape, network=network, **options)
+        if layerwise:
+            gates = layer_gates(self.explained, size=size, entropy=entropy, allowance=allowance)
+            self.explainer = gates.requires_grad_(False)
+        else:
+            width = width_of(self.model.featurizer)
+            self.explainer = MaskNetwork(width, "graphmask", size=size, entropy=entropy).requires_grad_(False)

@@ -20,17 +20,18 @@ from shiftproof.methods.erm import ERM
 from shiftproof.methods.gmt_sam import GMTSam
 from shiftproof.methods.gsat import GSAT
 from shiftproof.methods.interpretable import InterpretableMethod
-from shiftproof.nn import GraphFeaturizer, decode
+from shiftproof.nn import GNNEncoder, GraphFeaturizer, LayerWise, decode
 
 _FIELDS = ("x", "edge_index", "edge_weight", "batch", "edge_attr")
-Weigh = Callable[[GraphBatch, Tensor | None], Tensor]
+Weigh = Callable[[GraphBatch, Any], Tensor]  # of a batch and weights of its edges, a `LayerWise`, or None
 
 
 @dataclass(frozen=True, eq=False)
 class WeightedModel:
     """A classifier of graphs whose edges can be weighted (`takes_weights`) or at least be taken away.
 
-    `model(batch, edge_weight)` gives logits, one row a graph (flat for one logit); `nodes(batch)` node embeddings.
+    `model(batch, edge_weight)` gives logits, one row a graph (flat for one logit); `nodes(batch)` node embeddings. With
+    an `encoder` a `LayerWise` may stand in place of weights.
     """
 
     source: Any
@@ -39,8 +40,9 @@ class WeightedModel:
     task: Task | None = None
     embed: Callable[[GraphBatch], Tensor] | None = None
     device: torch.device | None = None
+    encoder: GNNEncoder | None = None
 
-    def __call__(self, batch: GraphBatch, edge_weight: Tensor | None = None) -> Tensor:
+    def __call__(self, batch: GraphBatch, edge_weight: Tensor | LayerWise | None = None) -> Tensor:
         if edge_weight is not None and not self.takes_weights:
             name = type(self.source).__name__
             raise ShiftproofError(f"{name} takes no edge weights; by='occlusion' asks it with edges taken away")
@@ -106,7 +108,7 @@ def _of_method(method: Method) -> WeightedModel:
     weigh, embed = _weights_of(method)
     device = next((p.device for p in method.parameters()), None)
     if weigh is not None:
-        return WeightedModel(method, weigh, True, method.shape.task, embed, device)
+        return WeightedModel(method, weigh, True, method.shape.task, embed, device, _encoder_of(method))
     return WeightedModel(method, lambda batch, _: method(batch), False, method.shape.task, embed, device)
 
 
@@ -130,6 +132,13 @@ def _weights_of(method: Method) -> tuple[Weigh | None, Callable[[GraphBatch], Te
     if isinstance(method, GMTSam):
         return lambda batch, weight: _through_decoder(method, batch, weight), embed
     return None, embed
+
+
+def _encoder_of(method: Method) -> GNNEncoder | None:
+    """The one encoder that a plain model's messages pass, or the plain model's that a method explains."""
+    plain = method if isinstance(method, ERM) else getattr(method, "model", None)
+    found = getattr(getattr(plain, "featurizer", None), "encoder", None)
+    return found if isinstance(plain, ERM) and isinstance(found, GNNEncoder) else None
 
 
 def _through_subgraph(method: InterpretableMethod, batch: GraphBatch, weight: Tensor | None) -> Tensor:

@@ -47,7 +47,7 @@ from shiftproof.nn.segment import (
 )
 from shiftproof.nn.subgraph import Subgraph, edge_subgraph, split
 from shiftproof.nn.vision import LinearFeaturizer, ResNetFeaturizer, WithDropout
-from shiftproof.nn.wiring import Wiring
+from shiftproof.nn.wiring import LayerWise, Wiring
 
 __all__ = [
     "POINT_CONVS",
@@ -57,6 +57,7 @@ __all__ = [
     "GNNEncoder",
     "GraphFeaturizer",
     "GraphInstanceNorm",
+    "LayerWise",
     "LinearFeaturizer",
     "MLPFeaturizer",
     "NodeBatchNorm",

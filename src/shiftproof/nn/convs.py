@@ -3,7 +3,7 @@
 Every layer is called `conv(x, edges, edge_weight=None, edge_attr=None)`, where `edges` is an `edge_index` or, to share
 degrees between layers, a `Wiring`. A weight multiplies its edge's message after everything else has been done to it.
 Weights `[E, t]` send `t` weightings through in one pass: node rows are then `[N, t, p]` (or `[N, p]`, the same for all
-`t`) and the result is `[N, t, p]`.
+`t`) and the result is `[N, t, p]`. A function in place of a weight is given the messages and returns others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.nn.fused import add_weighted, add_weighted_neighbours, relu_dropout_
 from shiftproof.nn.norms import NodeBatchNorm
 from shiftproof.nn.segment import segment_max, segment_min, segment_sum
-from shiftproof.nn.wiring import Wiring, as_wiring, per_row, weigh
+from shiftproof.nn.wiring import EdgeWeight, Wiring, as_wiring, per_row, weigh
 
 AGGREGATORS = ("mean", "min", "max", "std", "sum")
 ZERO_MODES = ("zero_message", "delete")
@@ -57,7 +57,7 @@ class WeightedGCNConv(_Conv):
         self.root = nn.Parameter(torch.randn(out_channels))
 
     def forward(
-        self, x: Tensor, edges: Wiring | Tensor, edge_weight: Tensor | None = None, edge_attr: Tensor | None = None
+        self, x: Tensor, edges: Wiring | Tensor, edge_weight: EdgeWeight | None = None, edge_attr: Tensor | None = None
     ) -> Tensor:
         wiring = as_wiring(edges, x)
         x, edge = self.linear(x), self.encode_edges(edge_attr)
@@ -103,12 +103,12 @@ class WeightedGINConv(_Conv):
         self.second = nn.Linear(self.hidden, out_channels)
 
     def forward(
-        self, x: Tensor, edges: Wiring | Tensor, edge_weight: Tensor | None = None, edge_attr: Tensor | None = None
+        self, x: Tensor, edges: Wiring | Tensor, edge_weight: EdgeWeight | None = None, edge_attr: Tensor | None = None
     ) -> Tensor:
         wiring = as_wiring(edges, x)
         edge = self.encode_edges(edge_attr)
         own = x if self.eps is None else (1 + self.eps) * x
-        if edge_weight is not None and edge_weight.dim() == 2:
+        if isinstance(edge_weight, Tensor) and edge_weight.dim() == 2:
             hidden = self._first_of_samples(x, own, wiring, edge_weight, edge)
         else:
             if edge is None:
@@ -165,7 +165,7 @@ class WeightedPNAConv(_Conv):
         self.linear = nn.Linear(parts * in_channels * len(self.aggregators), out_channels)
 
     def forward(
-        self, x: Tensor, edges: Wiring | Tensor, edge_weight: Tensor | None = None, edge_attr: Tensor | None = None
+        self, x: Tensor, edges: Wiring | Tensor, edge_weight: EdgeWeight | None = None, edge_attr: Tensor | None = None
     ) -> Tensor:
         wiring = as_wiring(edges, x)
         edge = self.encode_edges(edge_attr)
@@ -174,7 +174,7 @@ class WeightedPNAConv(_Conv):
             parts.append(per_row(edge, parts[0]).expand_as(parts[0]))
         messages = weigh(torch.cat(parts, -1), edge_weight)
         present = None
-        if edge_weight is not None and self.zero == "delete":
+        if isinstance(edge_weight, Tensor) and self.zero == "delete":
             present = (edge_weight != 0).view(*edge_weight.shape, *[1] * (messages.dim() - edge_weight.dim()))
         return self.linear(self._aggregate(messages, present, wiring))
 
@@ -213,7 +213,7 @@ class WeightedSGCConv(_Conv):
         self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
 
     def forward(
-        self, x: Tensor, edges: Wiring | Tensor, edge_weight: Tensor | None = None, edge_attr: Tensor | None = None
+        self, x: Tensor, edges: Wiring | Tensor, edge_weight: EdgeWeight | None = None, edge_attr: Tensor | None = None
     ) -> Tensor:
         wiring = as_wiring(edges, x)
         self.encode_edges(edge_attr)

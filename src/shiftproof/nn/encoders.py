@@ -17,13 +17,14 @@ from shiftproof.nn.norms import NodeBatchNorm
 from shiftproof.nn.point_convs import POINT_CONVS
 from shiftproof.nn.pooling import READOUTS, readout
 from shiftproof.nn.virtual import VirtualNode
-from shiftproof.nn.wiring import Wiring, per_row
+from shiftproof.nn.wiring import LayerWise, Wiring, per_row
 
 if TYPE_CHECKING:
     from shiftproof.nn.points import PointEncoder
 
 CONVS = ("gcn", "gin", "pna", "sgc")
 STYLES = ("ciga", "gmt")
+Weighting = Tensor | LayerWise
 
 
 class GNNEncoder(nn.Module):
@@ -38,7 +39,8 @@ class GNNEncoder(nn.Module):
     ReLU between layers out (with `conv="sgc"` the map is then linear in the features and in the weights of one layer).
 
     Edge weights `[E]` or `[E, t]` multiply the messages of every layer, or of those named in `weighted_layers`
-    (`(0,)`: the first; negative numbers count from the end). Weights `[E, t]` give embeddings `[N, t, hidden]`.
+    (`(0,)`: the first; negative numbers count from the end). Weights `[E, t]` give embeddings `[N, t, hidden]`. A
+    `LayerWise` in place of weights says layer by layer what becomes of the messages.
     """
 
     takes_positions = False
@@ -95,7 +97,7 @@ class GNNEncoder(nn.Module):
         self,
         x: Tensor,
         edge_index: Tensor,
-        edge_weight: Tensor | None = None,
+        edge_weight: Weighting | None = None,
         edge_attr: Tensor | None = None,
         batch: Tensor | None = None,
         num_graphs: int | None = None,
@@ -119,7 +121,10 @@ class GNNEncoder(nn.Module):
             if virtual is not None and state is not None and batch is not None:
                 h = virtual.send(h, state, batch)
                 state = virtual.update(i, h, state, batch, node_mask) if i < last else None
-            out = conv(h, wiring, edge_weight if i in weighted else None, edge_attr)
+            weight = edge_weight if i in weighted else None
+            if weight is not None and not isinstance(weight, Tensor):
+                weight = weight.at(i, h, wiring)
+            out = conv(h, wiring, weight, edge_attr)
             if self.norms:
                 out = self.norms[i](out, wiring.real_rows)
             residual = self.style == "gmt" and self.conv == "pna"
@@ -160,20 +165,28 @@ class GraphFeaturizer(nn.Module):
         self.out_channels = encoder.out_channels
 
     def nodes(
-        self, batch: GraphBatch, edge_weight: Tensor | None = None, weighted_layers: Collection[int] | None = None
+        self,
+        batch: GraphBatch,
+        edge_weight: Weighting | None = None,
+        weighted_layers: Collection[int] | None = None,
     ) -> Tensor:
         """The node embeddings before the readout."""
         h, context = self._embed(batch, edge_weight, weighted_layers), self._context(batch)
         return h if context is None else h + per_row(context.index_select(0, batch.batch), h)
 
     def forward(
-        self, batch: GraphBatch, edge_weight: Tensor | None = None, weighted_layers: Collection[int] | None = None
+        self,
+        batch: GraphBatch,
+        edge_weight: Weighting | None = None,
+        weighted_layers: Collection[int] | None = None,
     ) -> Tensor:
         z = readout(self._embed(batch, edge_weight, weighted_layers), batch, self.readout)
         context = self._context(batch)
         return z if context is None else z + per_row(context, z)
 
-    def _embed(self, batch: GraphBatch, edge_weight: Tensor | None, weighted_layers: Collection[int] | None) -> Tensor:
+    def _embed(
+        self, batch: GraphBatch, edge_weight: Weighting | None, weighted_layers: Collection[int] | None
+    ) -> Tensor:
         place = {"pos": batch.node_columns.get(POSITIONS)} if self.encoder.takes_positions else {}
         return self.encoder(
             batch.x,

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Protocol
+
 import torch
 from torch import Tensor
 
 from shiftproof.nn.norms import RealRows
+
+OnMessages = Callable[[Tensor], Tensor]
+EdgeWeight = Tensor | OnMessages
 
 
 class Wiring:
@@ -69,10 +75,24 @@ def per_row(values: Tensor, rows: Tensor) -> Tensor:
     return values if rows.dim() == 2 else values.unsqueeze(1)
 
 
-def weigh(messages: Tensor, weight: Tensor | None) -> Tensor:
-    """Messages times their weights; weights `[E, t]` make `t` parallel copies of messages `[E, p]`."""
+class LayerWise(Protocol):
+    """What may be given to an encoder in place of edge weights: for every layer, what becomes of its messages.
+
+    It is told the number of the layer, the node rows that it starts from, and the edges.
+    """
+
+    def at(self, layer: int, h: Tensor, wiring: Wiring) -> OnMessages: ...
+
+
+def weigh(messages: Tensor, weight: EdgeWeight | None) -> Tensor:
+    """Messages times their weights, or what a function makes of them.
+
+    Weights `[E, t]` make `t` parallel copies of messages `[E, p]`.
+    """
     if weight is None:
         return messages
+    if not isinstance(weight, Tensor):
+        return weight(messages)
     if weight.dim() == 1:
         return messages * weight.view(-1, *[1] * (messages.dim() - 1))
     if messages.dim() == 2:
