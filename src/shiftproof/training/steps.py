@@ -126,8 +126,7 @@ class ReplayedStepper(EagerStepper):
     """
 
     ROOM = 1.15  # slots hold this much more than the largest batch of the first epoch
-    GRAIN = 256  # and are rounded up to this many nodes and edges, so that runs alike share their compiled kernels
-    fused = False
+    GRAIN = 256  # and are rounded up to this many nodes and edges
 
     def __init__(
         self,
@@ -211,14 +210,9 @@ class ReplayedStepper(EagerStepper):
         return self.values.clone()
 
     def _capture(self, step: int) -> None:
-        """Warm up, capture, and put everything the warm-up moved back; without fusing where that fails."""
+        """Warm up, capture, and put everything the warm-up moved back."""
         self.captured, self.phase = None, self._phase(step)
-        problem = self._capture_once(step, fused_losses(self.method)) if self.fused else None
-        if self.fused and problem is not None:
-            self.fused = False
-            warnings.warn(f"the kernels of this method cannot be fused ({problem})", stacklevel=2)
-        if not self.fused:
-            problem = self._capture_once(step, self.losses)
+        problem = self._capture_once(step, self.losses)
         if problem is not None:
             self.usable = False
             warnings.warn(f"this method cannot be captured ({problem}); training goes on eagerly", stacklevel=2)
@@ -253,10 +247,26 @@ class FusedStepper(ReplayedStepper):
     """As `ReplayedStepper`, with the kernels of the losses fused by `torch.compile` before they are captured.
 
     A replayed step of a small model spends its time on starting hundreds of small kernels; fused it has a fraction of
-    them. Compiling takes tens of seconds on a cold cache, so this is for long runs and for many runs alike.
+    them. Compiling takes tens of seconds on a cold cache, so this is for long runs and for many runs alike. Slots are
+    rounded further up, so that all seeds of a data set share one compiled step.
     """
 
-    fused = True
+    ROOM, GRAIN = 1.1, 1024
+    compiled: Callable[[Batch], dict[str, Tensor]] | None = None
+    fusible = True
+
+    def _capture(self, step: int) -> None:
+        if self.fusible:
+            if self.compiled is None:
+                torch.compiler.reset()  # a process that trains many runs would come to the limit of recompilations
+                self.compiled = fused_losses(self.method)
+            self.captured, self.phase = None, self._phase(step)
+            problem = self._capture_once(step, self.compiled)
+            if problem is None:
+                return
+            self.fusible = False
+            warnings.warn(f"the kernels of this method cannot be fused ({problem})", stacklevel=2)
+        super()._capture(step)
 
 
 def fused_losses(method: Method) -> Callable[[Batch], dict[str, Tensor]]:
