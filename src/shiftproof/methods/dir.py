@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,10 +10,10 @@ from torch import Tensor
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.methods.base import DataShape, Network
 from shiftproof.methods.ciga import SpuriousHead
-from shiftproof.methods.interpretable import ClassifierInput, InterpretableMethod
+from shiftproof.methods.interpretable import InterpretableMethod
 from shiftproof.nn.statistics import still_statistics
 from shiftproof.objectives import sample_losses
-from shiftproof.registry import register
+from shiftproof.registry import register, with_options_of
 
 
 @register("dir", tags=("graphs",))
@@ -28,25 +28,11 @@ class DIR(InterpretableMethod):
     own batch and leave no trace in the statistics that predictions are made with.
     """
 
+    @with_options_of(InterpretableMethod)
     def __init__(
-        self,
-        shape: DataShape,
-        *,
-        network: Network | None = None,
-        penalty: float = 0.01,
-        ratio: float = 0.25,
-        rounding: Literal["ceil", "floor"] = "ceil",
-        classifier_input: ClassifierInput = "feat",
-        classifier_width: int | None = None,
+        self, shape: DataShape, *, network: Network | None = None, penalty: float = 0.01, **options: Any
     ) -> None:
-        super().__init__(
-            shape,
-            network=network,
-            ratio=ratio,
-            rounding=rounding,
-            classifier_input=classifier_input,
-            classifier_width=classifier_width,
-        )
+        super().__init__(shape, network=network, **options)
         self.penalty = penalty
         self.spurious_head = SpuriousHead(self.classifier.out_channels, shape.num_outputs)
         self.weights = {"task": 1.0, "spurious": 1.0, "exchange": 0.0}

@@ -35,8 +35,7 @@ def _gala(
     the number of environments that GALA, GIL and MoleOOD look for. Penalties that the chapter searches keep the
     methods' own defaults, the middle of each grid.
     """
-    plain = {"ratio": ratio, "classifier_input": inputs, "classifier_width": width}
-    parts = {**plain, "scorer_norm": True}
+    parts = {"ratio": ratio, "classifier_input": inputs, "classifier_width": width, "scorer_norm": True}
     later = {**parts, "terms_from": terms_from}
     return Preset(
         "spec gala 4.7, 4.8, 5.12",
@@ -47,7 +46,7 @@ def _gala(
             "xgnn": parts,
             "ciga-v1": {**parts, "contrast": contrast},
             "ciga-v2": {**parts, "contrast": contrast},
-            "dir": {**plain, "penalty": 1e-2},
+            "dir": {**parts, "penalty": 1e-2},
             "gala": {**later, "contrast": contrast, "proxy": "cluster", "clusters": clusters, **gala},
             "grea": later,
             "cal": later,
