@@ -16,6 +16,7 @@ from shiftproof.bench import feat_maps as feat_maps
 from shiftproof.bench import feat_theory as feat_theory
 from shiftproof.bench import gala as gala
 from shiftproof.bench import gmt as gmt
+from shiftproof.bench import gmt_curves as gmt_curves
 from shiftproof.bench import gmt_geometric as gmt_geometric
 from shiftproof.bench import gmt_measures as gmt_measures
 from shiftproof.bench import hao as hao
