@@ -25,7 +25,7 @@ from shiftproof.methods import (
     Network,
     VREx,
 )
-from shiftproof.methods.assistant import cosine_kmeans, nearest_centre, seen_by
+from shiftproof.methods.assistant import cosine_kmeans, kmeans_without_waiting, nearest_centre, seen_by
 from shiftproof.methods.cal import divergence_from_uniform
 from shiftproof.methods.disc import difficulty
 from shiftproof.methods.grea import every_pair
@@ -330,6 +330,20 @@ def test_gala_P1_clusters_find_directions_and_their_centres_are_plain_means():
     ids = nearest_centre(x, best)
     assert all(len(set(part.tolist())) == 1 for part in ids.split(20))
     torch.testing.assert_close(best[ids[0]], x[:20].mean(0))
+
+
+def test_gala_P1_clusters_without_waiting_for_the_device_are_such_clusters():
+    directions = torch.eye(3).repeat_interleave(20, 0)
+    x = directions + 0.05 * torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+    torch.manual_seed(2)
+    runs = [kmeans_without_waiting(x, 3) for _ in range(5)]
+    for centres in runs:  # each is where one more step changes nothing
+        ids = nearest_centre(x, centres)
+        for number in ids.unique():
+            torch.testing.assert_close(centres[number], x[ids == number].mean(0), atol=1e-2, rtol=0)
+    assert any(all(len(set(part.tolist())) == 1 for part in nearest_centre(x, c).split(20)) for c in runs)
+    for points, count in ((torch.ones(6, 4), 3), (x, 60), (torch.zeros(4, 3), 2)):
+        assert bool(kmeans_without_waiting(points, count).isfinite().all())
 
 
 @pytest.mark.parametrize("model", ["erm", "xgnn"])

@@ -166,25 +166,45 @@ def cosine_kmeans(x: Tensor, clusters: int, *, generator: torch.Generator | None
 
     They start at distinct random points, an empty cluster is moved to a random point, and the iteration ends when the
     squared sum of the centres' moves is below 1e-4 (spec gala 4.3) or after `steps`. Never more clusters than points.
+    On a GPU, unless a generator is given, nothing waits for the device, so that a captured step can hold it.
     """
     if clusters < 1:
         raise ShiftproofError(f"k-means needs at least one cluster, not {clusters}")
     count = min(clusters, len(x))
-
-    def random_points() -> Tensor:
-        return x[torch.randperm(len(x), generator=generator)[:count].to(x.device)]
-
-    centres = random_points()
+    if x.is_cuda and generator is None:
+        return kmeans_without_waiting(x, count)
+    centres = _random_points(x, count, generator)
     for _ in range(steps):
-        nearest = nearest_centre(x, centres)
-        size = segment_count(nearest, count, x.dtype).unsqueeze(1)
-        means = segment_sum(x, nearest, count) / size.clamp(min=1)
-        moved = torch.where(size > 0, means, random_points())
+        moved = _moved(x, centres, _random_points(x, count, generator))
         shift = (moved - centres).norm(dim=1).sum().square()
         centres = moved
         if bool(shift < SHIFT_TOLERANCE):
             break
     return centres
+
+
+def kmeans_without_waiting(x: Tensor, count: int, steps: int = 25) -> Tensor:
+    """As `cosine_kmeans`, with random points drawn on the device and centres that stay where the iteration would end."""
+    drawn = torch.rand(steps + 1, len(x), device=x.device).argsort(1)[:, :count]
+    centres = x[drawn[0]]
+    ended = torch.zeros((), dtype=torch.bool, device=x.device)
+    for step in range(steps):
+        moved = _moved(x, centres, x[drawn[step + 1]])
+        shift = (moved - centres).norm(dim=1).sum().square()
+        centres = torch.where(ended, centres, moved)
+        ended = ended | (shift < SHIFT_TOLERANCE)
+    return centres
+
+
+def _random_points(x: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+    return x[torch.randperm(len(x), generator=generator)[:count].to(x.device)]
+
+
+def _moved(x: Tensor, centres: Tensor, spare: Tensor) -> Tensor:
+    """The means of the points nearest to each centre; a centre without any moves to its spare point."""
+    nearest = nearest_centre(x, centres)
+    size = segment_count(nearest, len(centres), x.dtype).unsqueeze(1)
+    return torch.where(size > 0, segment_sum(x, nearest, len(centres)) / size.clamp(min=1), spare)
 
 
 def nearest_centre(x: Tensor, centres: Tensor) -> Tensor:
