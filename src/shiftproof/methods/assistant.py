@@ -184,7 +184,7 @@ def cosine_kmeans(x: Tensor, clusters: int, *, generator: torch.Generator | None
 
 
 def kmeans_without_waiting(x: Tensor, count: int, steps: int = 25) -> Tensor:
-    """As `cosine_kmeans`, with random points drawn on the device and centres that stay where the iteration would end."""
+    """As `cosine_kmeans`, with random points drawn on the device and centres that stay where the other ends."""
     drawn = torch.rand(steps + 1, len(x), device=x.device).argsort(1)[:, :count]
     centres = x[drawn[0]]
     ended = torch.zeros((), dtype=torch.bool, device=x.device)
