@@ -60,6 +60,20 @@ def test_molecules_are_drawn_with_their_atoms_and_the_truth_beside(tmp_path):
         draw(found, tmp_path / "plain.pdf", kind="molecules")
 
 
+@pytest.mark.parametrize(
+    "smiles", ["c1ccc2[nH]ccc2c1", "Cc1nc2ccccc2[nH]1", "c1cc[nH]c1-c1cc[nH]n1", "c1ccccc1[N+](=O)[O-]"]
+)
+def test_rings_are_drawn_with_double_bonds_where_neither_hydrogens_nor_charges_are_stored(smiles):
+    pytest.importorskip("rdkit", reason="needs RDKit (shiftproof[molecules])")
+    from shiftproof.data.chemistry import ATOM
+    from shiftproof.explain.molecule_drawings import _prepared, molecule
+
+    batch = molecule_graphs([smiles]).whole()
+    batch.node_columns[ATOM][:, 1:] = torch.tensor([0, -1])  # as in files that know elements and bonds alone
+    drawn = _prepared(molecule(batch, 0))
+    assert {bond.GetBondTypeAsDouble() for bond in drawn.GetBonds()} == {1.0, 2.0}
+
+
 def test_the_shade_of_an_atom_follows_its_score():
     from shiftproof.explain.molecule_drawings import SCORE_COLOUR, _shades
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,14 @@ from shiftproof.training.checkpoint import write_atomic
 
 PANEL = (330, 270)
 SCORE_COLOUR, TRUTH_COLOUR = (0.05, 0.47, 0.71), (0.85, 0.11, 0.38)  # blue and pink, told apart by the colour-blind
+MOST_HYDROGENS = 2  # of aromatic nitrogens, to be guessed where none are stored
 FAINTEST = 0.12  # shades below this are left out, so that what is drawn is seen
 
 
 def molecule(batch: GraphBatch, number: int) -> Any:
     """One graph of a batch as an RDKit molecule whose atoms are its nodes, in order.
 
-    Charges are those that are known; a molecule whose valences do not add up (nitro groups without charges) is taken
-    as it is stored.
+    Charges are those that are known; a molecule whose valences do not add up is taken as it is stored.
     """
     if not is_molecule(batch):
         raise ShiftproofError("these graphs are no molecules: the columns 'atom' and 'bond' are missing")
@@ -125,16 +126,44 @@ def _prepared(made: Any) -> Any:
     chem = optional("rdkit.Chem", "molecules", "drawing molecules")
     draw2d = optional("rdkit.Chem.Draw.rdMolDraw2D", "molecules", "drawing molecules")
     with optional("rdkit.rdBase", "molecules", "drawing molecules").BlockLogs():
-        copy = chem.Mol(made)
-        try:
-            chem.SanitizeMol(copy)
-            return draw2d.PrepareMolForDrawing(copy, kekulize=True, addChiralHs=False)
-        except (ValueError, RuntimeError):
-            plain = chem.Mol(made)
-            plain.UpdatePropertyCache(strict=False)
-            chem.FastFindRings(plain)
-            optional("rdkit.Chem.rdDepictor", "molecules", "drawing molecules").Compute2DCoords(plain)
-            return plain
+        for holders in _hydrogen_holders(made):
+            copy = chem.Mol(made)
+            _charge_nitro_groups(copy)
+            for atom in holders:
+                copy.GetAtomWithIdx(atom).SetNumExplicitHs(1)
+            try:
+                chem.SanitizeMol(copy)
+                return draw2d.PrepareMolForDrawing(copy, kekulize=True, addChiralHs=False)
+            except (ValueError, RuntimeError):
+                continue
+        plain = chem.Mol(made)
+        plain.UpdatePropertyCache(strict=False)
+        chem.FastFindRings(plain)
+        optional("rdkit.Chem.rdDepictor", "molecules", "drawing molecules").Compute2DCoords(plain)
+        return plain
+
+
+def _charge_nitro_groups(made: Any) -> None:
+    """Write N(=O)O with the charges it has, where they are not stored: four bonds are one too many for nitrogen."""
+    for atom in made.GetAtoms():
+        if atom.GetAtomicNum() != 7 or atom.GetFormalCharge() or atom.GetIsAromatic():
+            continue
+        bonds = atom.GetBonds()
+        ends = [b.GetOtherAtom(atom) for b in bonds if b.GetBondTypeAsDouble() == 1]
+        oxygens = [o for o in ends if o.GetAtomicNum() == 8 and o.GetDegree() == 1 and not o.GetFormalCharge()]
+        if sum(b.GetBondTypeAsDouble() for b in bonds) == 4 and oxygens:
+            atom.SetFormalCharge(1)
+            oxygens[0].SetFormalCharge(-1)
+
+
+def _hydrogen_holders(made: Any) -> Iterator[tuple[int, ...]]:
+    """Which aromatic nitrogens might hold a hydrogen that is not stored, as that of pyrrole: none, one, two of them."""
+    free = [
+        atom.GetIdx()
+        for atom in made.GetAtoms()
+        if atom.GetAtomicNum() == 7 and atom.GetIsAromatic() and atom.GetDegree() == 2 and not atom.GetNoImplicit()
+    ]
+    return chain.from_iterable(combinations(free, count) for count in range(MOST_HYDROGENS + 1))
 
 
 def _bonds(batch: GraphBatch, number: int) -> tuple[np.ndarray, np.ndarray]:
