@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from shiftproof.nn.norms import NodeBatchNorm
-from shiftproof.nn.statistics import still_statistics
+from shiftproof.nn.still_norms import still_statistics
 
 MASKS = [None, torch.arange(12) < 9]
 
