@@ -157,6 +157,13 @@ def test_gil_finds_environments_once_an_epoch_from_what_it_saw(data) -> None:
     sp.fit("gil", data, cluster_every="epoch", **QUICK)
 
 
+def test_gil_is_captured_only_where_its_weights_tell_of_every_change(data) -> None:
+    assert built(GIL, data).capturable
+    assert built(GIL, data, terms_from=3).capturable
+    assert not built(GIL, data, cluster_every="epoch").capturable
+    assert not built(GIL, data, penalty=0.0, terms_from=3).capturable
+
+
 def test_gil_can_compare_the_gradients_of_all_networks(data, monkeypatch) -> None:
     env = torch.arange(36) % 3
     monkeypatch.setattr("shiftproof.methods.gil.nearest_centre", lambda *_: env)

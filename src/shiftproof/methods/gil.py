@@ -57,6 +57,8 @@ class GIL(InterpretableMethod):
         self.cluster_every, self.gradients_of, self.grouped = cluster_every, gradients_of, False
         self.balanced = terms_from <= 0
         self.weights = {"task": 1.0, "gradients": penalty}
+        # a captured step is renewed when weights change, and not when only the way to an environment does
+        self.capturable = cluster_every == "batch" and (penalty > 0 or terms_from <= 0)
         if cluster_every == "epoch":
             self.register_buffer("seen", torch.zeros(shape.num_train, self.classifier.out_channels))
             self.register_buffer("environment", torch.zeros(shape.num_train, dtype=torch.long))
