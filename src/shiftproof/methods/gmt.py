@@ -11,7 +11,14 @@ from shiftproof.data.graphs import GraphBatch
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import DataShape, Network
 from shiftproof.methods.gsat import GSAT
-from shiftproof.nn import BernoulliSubgraph, in_chunks, mean_of_samples, sample_bernoulli, samples_within
+from shiftproof.nn import (
+    BernoulliSubgraph,
+    WeightedPNAConv,
+    in_chunks,
+    mean_of_samples,
+    sample_bernoulli,
+    samples_within,
+)
 from shiftproof.objectives import sample_losses
 from shiftproof.registry import register, with_options_of
 
@@ -128,7 +135,9 @@ class GMTSimulated(GSAT):
         """The logits of each sample, `[graphs, t, ...]`, from weights `[E, t]`; as many at once as memory allows."""
         encoder = self.featurizer.encoder
         sizes = batch.num_nodes, batch.num_edges, encoder.out_channels, len(encoder.convs), encoder.conv
-        chunk = samples_within(self.memory, *sizes)
+        layers = (conv for conv in encoder.convs if isinstance(conv, WeightedPNAConv))
+        in_blocks = all(conv.in_blocks(weight, batch.node_mask) for conv in layers)
+        chunk = samples_within(self.memory, *sizes, in_blocks)
         return in_chunks(lambda part: self.classify(batch, part), weight, chunk, self.featurizer)
 
     def predict_from(self, batch: GraphBatch, logits: Tensor, generator: torch.Generator | None = None) -> Tensor:

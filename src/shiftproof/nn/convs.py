@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.nn.fused import add_weighted, add_weighted_neighbours, relu_dropout_
+from shiftproof.nn.message_statistics import mapped_statistics
 from shiftproof.nn.norms import NodeBatchNorm
 from shiftproof.nn.segment import segment_max, segment_min, segment_sum
 from shiftproof.nn.wiring import EdgeWeight, Wiring, as_wiring, per_row, weigh
@@ -169,6 +170,9 @@ class WeightedPNAConv(_Conv):
     ) -> Tensor:
         wiring = as_wiring(edges, x)
         edge = self.encode_edges(edge_attr)
+        if isinstance(edge_weight, Tensor) and self.in_blocks(edge_weight, wiring.node_mask):
+            mapping = self.linear.weight, self.linear.bias, self.aggregators
+            return mapped_statistics(x, edge_weight, wiring.src, wiring.dst, edge, *mapping, wiring.arrivals)
         parts = [x.index_select(0, wiring.dst), wiring.gather(x)]
         if edge is not None:
             parts.append(per_row(edge, parts[0]).expand_as(parts[0]))
@@ -177,6 +181,14 @@ class WeightedPNAConv(_Conv):
         if isinstance(edge_weight, Tensor) and self.zero == "delete":
             present = (edge_weight != 0).view(*edge_weight.shape, *[1] * (messages.dim() - edge_weight.dim()))
         return self.linear(self._aggregate(messages, present, wiring))
+
+    def in_blocks(self, weight: Tensor, node_mask: Tensor | None = None) -> bool:
+        """Whether samples are gone through block by block, which pays on a CPU.
+
+        Blocks follow the degrees of nodes, which nobody looks at in a padded batch.
+        """
+        several = weight.dim() == 2 and self.zero == "zero_message" and node_mask is None
+        return several and weight.device.type == "cpu" and not torch.compiler.is_compiling()
 
     def _aggregate(self, messages: Tensor, present: Tensor | None, wiring: Wiring) -> Tensor:
         group, size = wiring.dst, wiring.num_nodes

@@ -178,12 +178,17 @@ def multilinear_gap(
         return (soft - mean).abs().sum(-1) / 2
 
 
-def samples_within(memory: float, num_nodes: int, num_edges: int, width: int, layers: int, conv: str) -> int:
+def samples_within(
+    memory: float, num_nodes: int, num_edges: int, width: int, layers: int, conv: str, in_blocks: bool = False
+) -> int:
     """How many samples of a batch a training pass may hold in `memory` bytes, at least one.
 
-    Counted are the rows of four bytes a number that the backward pass of an encoder needs or makes at its peak.
+    Counted are the rows of four bytes a number that the backward pass of an encoder needs or makes at its peak;
+    `in_blocks` says that PNA layers go through their messages block by block and keep none.
     """
-    if conv == "pna":  # messages of three parts with their squares and extremes, for every edge
+    if conv == "pna" and in_blocks:
+        each = (7 * layers + 8) * num_nodes
+    elif conv == "pna":  # messages of three parts with their squares and extremes, for every edge
         each = layers * (30 * num_edges + 20 * num_nodes)
     elif conv in ("egnn", "dgcnn", "point-transformer"):  # messages of an MLP, for every edge of every layer
         each = layers * (8 * num_edges + 10 * num_nodes)

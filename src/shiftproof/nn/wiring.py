@@ -8,6 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from shiftproof.nn.message_statistics import Arrivals
 from shiftproof.nn.norms import RealRows
 
 OnMessages = Callable[[Tensor], Tensor]
@@ -30,6 +31,7 @@ class Wiring:
         self.real_rows = None if node_mask is None else RealRows(node_mask, dtype)
         self.dtype = dtype
         self._known: tuple[Tensor, Tensor, Tensor] | None = None
+        self._arrivals: Arrivals | None = None
 
     def __repr__(self) -> str:
         padded = "" if self.node_mask is None else ", padded"
@@ -55,6 +57,13 @@ class Wiring:
             degree = own.index_add_(0, self.src, leaving).unsqueeze(1)
             self._known = degree, degree.reciprocal(), degree.rsqrt()
         return self._known
+
+    @property
+    def arrivals(self) -> Arrivals:
+        """The edges in the order in which they arrive at their nodes."""
+        if self._arrivals is None:
+            self._arrivals = Arrivals.of(self.dst, self.num_nodes)
+        return self._arrivals
 
     def gather(self, x: Tensor) -> Tensor:
         """Each edge's copy of its source row."""
