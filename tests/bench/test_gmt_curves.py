@@ -1,5 +1,6 @@
 """Counterfactual fidelity over epochs: looking changes nothing, and rows and figure hold what was seen."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from shiftproof.api import Plan
 from shiftproof.bench import gmt_curves
 from shiftproof.bench.gmt_curves import curve_rows, draw_reactions_by_epoch, measures, watched
 from shiftproof.bench.recipes import Work
+from shiftproof.errors import ShiftproofError
 from shiftproof.training.trainer import Trainer
 
 SMALL = "ba-2motifs:graphs=60"
@@ -46,6 +48,10 @@ def test_rows_hold_every_look_and_finished_runs_are_kept(tmp_path, monkeypatch):
     assert tv["times_gsat"] == pytest.approx(1.0)
     monkeypatch.setattr(gmt_curves, "train_and_look", lambda *_: pytest.fail("a finished run was trained again"))
     assert curve_rows(work) == rows
+    few = curve_rows(replace(work, only=("gsat",)))
+    assert {row["method"] for row in few} == {"gsat"}
+    with pytest.raises(ShiftproofError, match="data set or method of this recipe"):
+        curve_rows(replace(work, only=("gsad",)))
     drawn: Path = draw_reactions_by_epoch(rows, tmp_path / "curves.svg")
     text = drawn.read_text()
     assert "ba-2motifs, test" in text

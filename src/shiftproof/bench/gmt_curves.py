@@ -17,6 +17,7 @@ from shiftproof.bench.table import summarise
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.graphs import GraphSet
 from shiftproof.data.loading import load_samples
+from shiftproof.errors import unknown
 from shiftproof.methods.base import Method
 from shiftproof.registry import methods, register
 from shiftproof.training.checkpoint import read_json, write_json
@@ -57,8 +58,15 @@ def gmt_counterfactual_curves() -> Recipe:
 def curve_rows(work: Work) -> list[Row]:
     """A row for each data set, line, split and measure; a finished run is not trained again."""
     rows: list[Row] = []
-    for data in work.wanted(REACTING) or REACTING:
+    known = {*REACTING, *(method for method, _ in LINES.values())}
+    for name in work.only:
+        if name not in known:
+            raise unknown("data set or method of this recipe", name, sorted(known))
+    chosen = _asked([method for method, _ in LINES.values()], work)
+    for data in _asked(REACTING, work):
         for line, (method, settings) in LINES.items():
+            if method not in chosen:
+                continue
             places = [work.folder / _file(data) / _file(line) / f"seed-{seed}.json" for seed in work.seeds]
             for seed, place in zip(work.seeds, places, strict=True):
                 if not place.exists() and not work.collect:
@@ -165,6 +173,11 @@ def draw_reactions_by_epoch(rows: list[Row], path: Path) -> Path:
             title = f"{row['dataset'].partition(':')[0]}, {row['split']}"
             panels.setdefault(title, {})[row["line"]] = [(epoch, {**row, **summarise(at)}) for epoch, at in points]
     return draw_curves(panels, path, across="epoch", columns=len(SPLITS))
+
+
+def _asked(names: Sequence[str], work: Work) -> list[str]:
+    """Those of the names that are asked for; all where none of them is."""
+    return [name for name in names if name in work.only] or list(names)
 
 
 def _question(row: Row) -> tuple[str, str, str]:
