@@ -262,6 +262,6 @@ def test_a_smoke_run_of_the_table(tmp_path, real_data):
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     rows = json.loads((tmp_path / "pair-cmnist-smoke" / "pair-cmnist.json").read_text())["rows"]
-    # nobody printed a figure with clipped steps
     assert len(rows) == len(recipes["pair-cmnist"].make().cells)
+    # nobody printed a figure with clipped steps
     assert all((row["published"] is None) == ("balance_clip" in row["variant"]) for row in rows)
