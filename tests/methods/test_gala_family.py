@@ -214,7 +214,7 @@ def test_the_baselines_keep_their_train_mode_through_a_batch(data) -> None:
         assert all(module.training for module in method.modules()), make.__name__
 
 
-@pytest.mark.parametrize("name", ["grea", "cal", "gil", "dir", "disc"])
+@pytest.mark.parametrize("name", ["grea", "cal", "gil", "dir", "disc", "ciga-v2"])
 def test_predictions_are_normalised_as_rationales_whatever_left_overs_looked_like(data, name) -> None:
     def statistics(look) -> dict[str, Tensor]:
         torch.manual_seed(0)

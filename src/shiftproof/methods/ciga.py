@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Literal
 
 import torch
@@ -12,6 +13,7 @@ from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.base import DataShape, Network, make_head, variant
 from shiftproof.methods.interpretable import ClassifierInput, Extraction, InterpretableMethod, Rounding, Scorer
 from shiftproof.nn import GNNEncoder, GraphFeaturizer, Subgraph, pool, segment_mean
+from shiftproof.nn.still_norms import still_statistics
 from shiftproof.objectives import hinge, supervised_contrastive
 from shiftproof.registry import register
 
@@ -34,7 +36,9 @@ class CIGA(InterpretableMethod):
     `contrast` says what the contrastive term compares: the classifier's vector (`"rep"`), the featurizer's pooled over
     the kept nodes (`"feat"`), or that with every node weighted by its kept edges (`"feat_weighted"`, which alone lets
     the term reach the edge scorer). `spurious` is how the left-over is judged: by the same classifier (`"shared"`), the
-    same without gradient into it (`"shared_detached"`), or a small network of its own (`"conv"`).
+    same without gradient into it (`"shared_detached"`), or a small network of its own (`"conv"`). A left-over that the
+    classifier judges is normalised by its own batch and leaves no trace in the statistics that predictions are made
+    with; in the released code it does, and its hinge acts through these alone (spec ciga D9).
     `compat="reference"` does what the released code does where it parts from the paper (spec ciga D3, D9, D10, D12).
     """
 
@@ -140,7 +144,8 @@ class CIGA(InterpretableMethod):
             left = Subgraph(left.batch, found.scores.sigmoid(), left.nodes, left.edges)
         if self.spurious_classifier is not None:
             return self.spurious_classifier(left.batch, left.edge_weight)
-        vector = self.represent(left)
+        with nullcontext() if self.reference else still_statistics(self.classifier):
+            vector = self.represent(left)
         return vector.detach() if self.spurious == "shared_detached" else vector
 
 
