@@ -58,6 +58,20 @@ def gala_search() -> Recipe:
     return Recipe("gala-search", cells, seeds=1, note=note, rows=chosen_and_judged)
 
 
+@register("gala-drugood-search", "recipes")
+def gala_drugood_search() -> Recipe:
+    """GALA's proxy, contrast weight and copies on EC50-Assay, to be chosen on validation (spec gala 4.9)."""
+    tried = [
+        {"protocol": "gala", "proxy": proxy, "alpha": alpha, "upsample": upsample}
+        for proxy in ("cluster", "label")
+        for alpha in (0.5, 8.0, 64.0)
+        for upsample in ("off", 2)
+    ]
+    cells = (Cell(EC50[0], "xgnn", {"protocol": "gala"}), *(Cell(EC50[0], "gala", chosen) for chosen in tried))
+    note = f"What the validation split would choose, and what the test split then says. {CHEMBL}"
+    return Recipe("gala-drugood-search", cells, seeds=3, note=note, rows=chosen_and_judged)
+
+
 @register("gala-drugood-ec50", "recipes")
 def gala_drugood_ec50() -> Recipe:
     """DrugOOD EC50 by assay, scaffold and size: ROC-AUC of GALA and its baselines (spec gala 8.2)."""
