@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from shiftproof.bench.comparison import deviation, is_within, label
+from shiftproof.bench.comparison import deviation, is_within, label, printed
 from shiftproof.bench.measured import Chapter, Measured, by_chapter, read_results
 from shiftproof.report.words import spread
 
@@ -26,10 +26,10 @@ def page(results: Path = RESULTS) -> str:
         "# Results",
         "This page is made by `python docs/make_results.py` from the files in `results/`, each written by the command "
         "it names. A row is one method on one data set; it lies within the printed deviation if its mean is no further "
-        "from the printed mean than the printed deviation. A claim is a sentence of the publication; it is about "
-        "means, and p is of the pooled pairs of data set and seed, uncorrected.",
+        "from the printed mean than the printed deviation. A cell that stands in two tables counts once. "
+        "A claim is a sentence of the publication; it is about means, and p is of the pooled pairs of data set and seed, uncorrected.",
         _table(
-            ["chapter", "tables", "rows measured", "with a printed deviation", "within it", "claims that hold",
+            ["chapter", "tables", "cells measured", "with a printed deviation", "within it", "claims that hold",
              "do not hold", "not tested"],
             ([c.title, str(len(c.tables)), *map(str, c.counts.values())] for c in chapters),
         ),
@@ -56,9 +56,9 @@ def _measured(table: Measured) -> list[str]:
     note = str(table.table.get("note", ""))
     parts = [f"### {table.name}", said, *([note] if note else [])]
     for panel in found.panels:
-        printed = any(row.get("published") for row in panel.rows)
-        columns = ["data", "method", panel.title, "seeds", *(["printed", "difference", "within"] if printed else [])]
-        parts.append(_table(columns, (_row(row, printed) for row in panel.rows)))
+        beside = any(printed(row) for row in panel.rows)
+        columns = ["data", "method", panel.title, "seeds", *(["printed", "difference", "within"] if beside else [])]
+        parts.append(_table(columns, (_row(row, beside) for row in panel.rows)))
         if panel.ranks:
             parts.append(
                 "Average ranks: " + ", ".join(f"{name} {rank:.2f}" for name, rank in panel.ranks.items()) + "."
@@ -66,12 +66,12 @@ def _measured(table: Measured) -> list[str]:
     return parts
 
 
-def _row(row: dict, printed: bool) -> list[str]:
+def _row(row: dict, beside: bool) -> list[str]:
     cells = [f"`{row['dataset']}`", label(row), spread(row), str(row["seeds"])]
-    if printed:
+    if beside:
         gap, verdict = deviation(row), is_within(row)
         cells += [
-            spread(row["published"]) if row.get("published") else "–",
+            spread(figure) if (figure := printed(row)) else "–",
             "–" if gap is None else f"{gap:+.3f}".replace("-", "−"),
             {None: "–", True: "yes", False: "no"}[verdict],
         ]

@@ -154,6 +154,6 @@ def _report_tables(results: Path, out: Path, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"page": str(page), "chapters": chapters}, indent=1))
         return
-    columns = ["chapter", "rows", "with a printed deviation", "within it", "claims hold", "do not hold", "not tested"]
+    columns = ["chapter", "cells", "with a printed deviation", "within it", "claims hold", "do not hold", "not tested"]
     print_table("", columns, [[title, *map(str, counts.values())] for title, counts in chapters.items()])
     print(f"page: {page}")
