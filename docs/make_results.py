@@ -27,7 +27,8 @@ def page(results: Path = RESULTS) -> str:
         "This page is made by `python docs/make_results.py` from the files in `results/`, each written by the command "
         "it names. A row is one method on one data set; it lies within the printed deviation if its mean is no further "
         "from the printed mean than the printed deviation. A cell that stands in two tables counts once. "
-        "A claim is a sentence of the publication; it is about means, and p is of the pooled pairs of data set and seed, uncorrected.",
+        "A claim is a sentence of the publication; it is about means, and p is of the pooled pairs of data set "
+        "and seed, uncorrected.",
         _table(
             ["chapter", "tables", "cells measured", "with a printed deviation", "within it", "claims that hold",
              "do not hold", "not tested"],
