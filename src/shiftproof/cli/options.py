@@ -22,9 +22,7 @@ Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", he
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of a table.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda or auto.")]
 Compile = Annotated[bool, typer.Option("--compile", help="Compile (CPU) or replay (GPU) the step.")]
-Fuse = Annotated[
-    bool, typer.Option("--fuse", help="As --compile; on a GPU with fused kernels (a minute, once).")
-]
+Fuse = Annotated[bool, typer.Option("--fuse", help="As --compile; on a GPU with fused kernels (a minute, once).")]
 Workers = Annotated[int, typer.Option(help="Processes that train side by side.")]
 Smiles = Annotated[str | None, typer.Option(help="Your table: the column of SMILES.")]
 Label = Annotated[list[str] | None, typer.Option(help="Your table: the column of labels; may be repeated; '*' is all.")]
