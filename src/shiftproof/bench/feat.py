@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof.bench import claims_feat
-from shiftproof.bench.figures import COLOURS, Line, a_figure, draw_curves, measured
+from shiftproof.bench.figures import Line, draw_curves, draw_kinds
 from shiftproof.bench.jobs import Job
 from shiftproof.bench.published_feat import printed_head, printed_round
 from shiftproof.bench.recipes import Cell, Recipe, Row
@@ -238,31 +238,9 @@ def draw_heads(rows: list[Row], path: Path) -> Path:
     for row in rows:
         if "objective" in row["variant"] and row["variant"].get("selection", "val") == "val":
             panels.setdefault(row["dataset"].replace(":validation=5000", ""), []).append(row)
-    kinds = list(dict.fromkeys(row["variant"]["features"] for part in panels.values() for row in part))
-    lines = max(len({row["variant"]["objective"] for row in part}) for part in panels.values())
-    columns = min(2, len(panels))
-    count = -(-len(panels) // columns)
-    with a_figure(path, 1.0 + 4.4 * columns, count * (0.42 * lines + 0.9) + 0.4) as figure:
-        grid = figure.subplots(count, columns, squeeze=False).flat
-        for axes, (title, part) in zip(grid, panels.items(), strict=False):
-            names = list(dict.fromkeys(row["variant"]["objective"] for row in part))
-            for row in part:
-                kind = kinds.index(row["variant"]["features"])
-                place = names.index(row["variant"]["objective"]) + 0.7 * ((kind + 0.5) / len(kinds) - 0.5)
-                values = [value for value in row["values"] if value is not None]
-                axes.plot(values, [place] * len(values), "o", color=COLOURS[kind], markersize=3.5, alpha=0.5, mew=0)
-                if row["mean"] is not None:
-                    axes.plot([row["mean"]] * 2, [place - 0.09, place + 0.09], color=COLOURS[kind], linewidth=3)
-            axes.set_yticks(range(len(names)), names)
-            axes.set_ylim(len(names) - 0.5, -0.5)
-            axes.set_title(title)
-            axes.set_xlabel(measured(part))
-            axes.tick_params(length=0)
-        for axes in grid:
-            axes.set_visible(axes.has_data())
-        handles = [figure.axes[0].plot([], [], "o", color=COLOURS[n], label=name)[0] for n, name in enumerate(kinds)]
-        figure.legend(handles=handles, loc="outside upper right", ncols=len(kinds), frameon=False)
-    return path
+    return draw_kinds(
+        panels, path, line=lambda row: row["variant"]["objective"], kind=lambda row: row["variant"]["features"]
+    )
 
 
 def draw_rounds(rows: list[Row], path: Path) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -80,6 +80,47 @@ def draw_dots(
     return path
 
 
+def draw_kinds(
+    panels: Mapping[str, list[Row]], path: Path, *, line: Callable[[Row], str], kind: Callable[[Row], str]
+) -> Path:
+    """One panel a title, one line a name, one colour a kind: a dot a seed and a bar for the mean of every row."""
+    kinds = list(dict.fromkeys(kind(row) for part in panels.values() for row in part))
+    lines = max(len({line(row) for row in part}) for part in panels.values())
+    columns = min(2, len(panels))
+    count = -(-len(panels) // columns)
+    with a_figure(path, 1.0 + 4.4 * columns, count * (0.42 * lines + 0.9) + 0.4) as figure:
+        grid = figure.subplots(count, columns, squeeze=False).flat
+        for axes, (title, part) in zip(grid, panels.items(), strict=False):
+            names = list(dict.fromkeys(line(row) for row in part))
+            for row in part:
+                place = kinds.index(kind(row))
+                colour = COLOURS[place % len(COLOURS)]
+                height = names.index(line(row)) + 0.7 * ((place + 0.5) / len(kinds) - 0.5)
+                values = [value for value in row["values"] if value is not None]
+                axes.plot(values, [height] * len(values), "o", color=colour, markersize=3.5, alpha=0.5, mew=0)
+                if row["mean"] is not None:
+                    axes.plot([row["mean"]] * 2, [height - 0.09, height + 0.09], color=colour, linewidth=3)
+            axes.set_yticks(range(len(names)), names)
+            axes.set_ylim(len(names) - 0.5, -0.5)
+            axes.set_title(title)
+            axes.set_xlabel(measured(part))
+            axes.tick_params(length=0)
+        for axes in grid:
+            axes.set_visible(axes.has_data())
+        of_kind = {
+            name: figure.axes[0].plot([], [], "o", color=COLOURS[n % len(COLOURS)])[0] for n, name in enumerate(kinds)
+        }
+        _legend(figure, of_kind)
+    return path
+
+
+def _legend(figure: Any, handles: Mapping[str, Any]) -> None:
+    """Names above the panels, in as many columns as fit."""
+    fitting = int(figure.get_figwidth() / (0.55 + 0.075 * max(map(len, handles))))
+    ncols = max(1, min(fitting, len(handles)))
+    figure.legend(handles.values(), handles, loc="outside upper right", ncols=ncols, frameon=False)
+
+
 def _curves(figure: Any, grid: Iterable[Any], panels: Mapping[str, Mapping[str, Line]], across: str) -> None:
     names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
     handles = {}
@@ -88,10 +129,14 @@ def _curves(figure: Any, grid: Iterable[Any], panels: Mapping[str, Mapping[str, 
             handles[name] = _line(axes, line, COLOURS[names.index(name) % len(COLOURS)])
         axes.set_title(title)
         axes.set_xlabel(across)
-        axes.set_ylabel(measured(row for line in lines.values() for _, row in line))
+        of_all = {row["metric"] for line in lines.values() for _, row in line}
+        if len(of_all) == 1:  # otherwise the names of the lines say it
+            axes.set_ylabel(measured(row for line in lines.values() for _, row in line))
+        if all(float(x).is_integer() for line in lines.values() for x, _ in line):
+            axes.xaxis.get_major_locator().set_params(integer=True)
         axes.tick_params(length=0, labelbottom=True)
     if any(len(lines) > 1 for lines in panels.values()):
-        figure.legend(handles.values(), handles, loc="outside upper right", ncols=len(handles), frameon=False)
+        _legend(figure, handles)
 
 
 def _line(axes: Any, line: Line, colour: str) -> Any:

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from shiftproof.bench.figures import draw_dots
 from shiftproof.bench.jobs import Job
-from shiftproof.bench.pair_selection import choices, history_of, settings_of
+from shiftproof.bench.pair_selection import choices, draw_selection, history_of, settings_of
 from shiftproof.bench.recipes import Cell, Recipe, Row
 from shiftproof.bench.table import rows_of, summarise
 from shiftproof.domains import domains_of
@@ -233,5 +232,5 @@ def _or_nan(value: float | None) -> float:
 
 
 def draw_domains(rows: list[Row], path: Path) -> Path:
-    """The worst domain by each rule, a panel a data set."""
-    return draw_dots({rows[0]["dataset"]: {f"{row['method']}, {row['variant']['rule']}": row for row in rows}}, path)
+    """The worst domain by each rule, a line a method."""
+    return draw_selection(rows, path)

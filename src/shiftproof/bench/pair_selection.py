@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from shiftproof.bench.figures import draw_dots
+from shiftproof.bench.figures import draw_kinds
 from shiftproof.bench.jobs import Job
 from shiftproof.bench.published_pair import SELECTION
 from shiftproof.bench.recipes import Cell, Recipe, Row
@@ -161,8 +161,8 @@ def choices(
 
 
 def draw_selection(rows: list[Row], path: Path) -> Path:
-    """The value of every seed by each rule, a panel a data set."""
-    panels: dict[str, dict[str, Row]] = {}
+    """The value of every seed by each rule, a line a method, a panel a data set."""
+    panels: dict[str, list[Row]] = {}
     for row in rows:
-        panels.setdefault(row["dataset"].partition(":")[0], {})[f"{row['method']}, {row['variant']['rule']}"] = row
-    return draw_dots(panels, path)
+        panels.setdefault(row["dataset"].partition(":")[0], []).append(row)
+    return draw_kinds(panels, path, line=lambda row: row["method"], kind=lambda row: row["variant"]["rule"])
