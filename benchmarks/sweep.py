@@ -37,7 +37,7 @@ def jobs(folder: Path, args: argparse.Namespace) -> list[Job]:
             out=folder / "spmotif" / "erm" / f"seed-{seed}",
             settings=settings,
             device=args.device,
-            compile=args.compile,
+            compile="fused" if args.fuse else args.compile,
         )
         for seed in range(1, args.seeds + 1)
     ]
@@ -57,6 +57,7 @@ def timed(workers: int, args: argparse.Namespace) -> tuple[float, list[float]]:
 def alone(args: argparse.Namespace) -> tuple[float, list[float]]:
     """One after the other in a fresh process, whose start counts as that of the workers does."""
     command = [sys.executable, __file__, "--alone", "--device", args.device, *(["--compile"] if args.compile else [])]
+    command += ["--fuse"] if args.fuse else []
     command += [f"--{name}={getattr(args, name)}" for name in ("seeds", "epochs", "graphs")]
     begun = time.perf_counter()
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -71,6 +72,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--graphs", type=int, default=3000, help="training graphs of each of the three classes")
     parser.add_argument("--compile", action="store_true", help="compile (CPU) or replay (GPU) the step in both ways")
+    parser.add_argument("--fuse", action="store_true", help="GPU: fuse the kernels of the replayed step in both ways")
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.alone:

@@ -122,12 +122,20 @@ def pretend(folder, *, seed, value, data="cmnist", method="irm", metric="worst_g
     job = Job(data, method, seed, folder / f"{method}-{seed}-{value}", variant=variant)
     write_json(job.out / "config.json", {"metric": metric})
     write_json(job.out / "metrics.json", {"metrics": {"test": {metric: value, "loss": 1.0}}, "selection": "last"})
-    write_json(job.out / "timing.json", {"device": "cpu"})
+    write_json(job.out / "timing.json", {"device": "cpu", "commit": "abc"})
     return job
 
 
-def test_a_row_gathers_the_seeds_in_order_beside_the_published_figure(tmp_path, monkeypatch):
-    monkeypatch.setenv("SHIFTPROOF_COMMIT", "abc")
+def test_a_run_that_does_not_say_its_commit_gets_none_afterwards(tmp_path, monkeypatch):
+    monkeypatch.setenv("SHIFTPROOF_COMMIT", "of another day")
+    old, new = pretend(tmp_path, seed=0, value=0.6), pretend(tmp_path, seed=1, value=0.7)
+    write_json(old.out / "timing.json", {"device": "cpu"})
+    rows = rows_of([old, new])
+    assert rows[0]["commit"] == "abc and not recorded"
+    assert results_table("a", "b", rows)["commit"] == "abc and not recorded"
+
+
+def test_a_row_gathers_the_seeds_in_order_beside_the_published_figure(tmp_path):
     jobs = [pretend(tmp_path, seed=s, value=v) for s, v in ((1, 0.7), (0, 0.6), (2, 0.8))]
     (row,) = rows_of(jobs)
     assert row == {
@@ -175,8 +183,7 @@ def test_a_published_figure_stands_only_beside_the_same_data(tmp_path, data, kno
     assert (rows_of([job])[0]["published"] is not None) == known
 
 
-def test_a_table_holds_all_that_is_needed_to_repeat_it(tmp_path, monkeypatch):
-    monkeypatch.setenv("SHIFTPROOF_COMMIT", "abc")
+def test_a_table_holds_all_that_is_needed_to_repeat_it(tmp_path):
     rows = rows_of([pretend(tmp_path, seed=0, value=0.6)])
     table = results_table("cmnist", "shiftproof fit cmnist --method irm", rows)
     assert list(table) == ["name", "command", "device", "commit", "versions", "rows"]

@@ -6,7 +6,9 @@ import torch
 import shiftproof as sp
 from shiftproof.data.padding import pad_batches
 from shiftproof.methods import ERM, DataShape, Network
-from shiftproof.training.steps import fused_losses
+from shiftproof.training.balance import Weighted
+from shiftproof.training.optimizers import LeanAdam
+from shiftproof.training.steps import FusedStepper, fused_losses
 
 
 @pytest.mark.slow
@@ -29,3 +31,20 @@ def test_fused_losses_of_a_padded_batch_are_those_of_the_plain_one() -> None:
     assert torch.isclose(again, loss)
     for one, other in zip(wanted, found, strict=True):
         assert torch.allclose(one, other, atol=1e-8)
+
+
+def test_a_step_that_cannot_be_fused_is_captured_as_it_is_and_not_tried_again(monkeypatch) -> None:
+    method = ERM(DataShape.of(sp.load("two-bit:per_env=8")), network=Network(widths=(4,)))
+    stepper = FusedStepper(method, LeanAdam(method.parameters(), lr=1e-3), Weighted())
+    tried = []
+
+    def capture(step, losses):
+        tried.append("plain" if losses == stepper.losses else "fused")
+        return "no compiler" if tried[-1] == "fused" else None
+
+    monkeypatch.setattr(stepper, "_capture_once", capture)
+    with pytest.warns(UserWarning, match="cannot be fused \\(no compiler\\)"):
+        stepper._capture(0)
+    stepper._capture(1)
+    assert tried == ["fused", "plain", "plain"]
+    assert stepper.usable

@@ -69,9 +69,8 @@ def _explained(found: list[dict[str, Any]], split: str) -> dict[str, Any]:
 
 
 def _recorded(jobs: Iterable[Job], what: str) -> str:
-    """What the runs say of how they were made; a run that does not say was made by the code at hand."""
-    told = {read_json(job.out / TIMING, "a table").get(what) for job in jobs}
-    return _joined({commit() if value is None and what == "commit" else value for value in told})
+    """What the runs say of how they were made; of a run that does not say, nobody may say it later."""
+    return _joined(read_json(job.out / TIMING, "a table").get(what, "not recorded") for job in jobs)
 
 
 def _joined(values: Iterable[Any]) -> str:

@@ -23,6 +23,7 @@ from shiftproof.nn import segment_count, segment_sum
 AssistantModel = Literal["erm", "xgnn"]
 AssistantSelection = Literal["val", "last", "train"]
 SHIFT_TOLERANCE = 1e-4  # spec gala 4.3: of the squared sum of the centres' moves
+STEPS_WITHOUT_WAITING = 25
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,13 +167,14 @@ def cosine_kmeans(x: Tensor, clusters: int, *, generator: torch.Generator | None
 
     They start at distinct random points, an empty cluster is moved to a random point, and the iteration ends when the
     squared sum of the centres' moves is below 1e-4 (spec gala 4.3) or after `steps`. Never more clusters than points.
-    On a GPU, unless a generator is given, nothing waits for the device, so that a captured step can hold it.
+    On a GPU, unless a generator is given, nothing waits for the device, so that a captured step can hold it; all steps
+    are then taken, and there are at most 25 of them.
     """
     if clusters < 1:
         raise ShiftproofError(f"k-means needs at least one cluster, not {clusters}")
     count = min(clusters, len(x))
     if x.is_cuda and generator is None:
-        return kmeans_without_waiting(x, count)
+        return kmeans_without_waiting(x, count, min(steps, STEPS_WITHOUT_WAITING))
     centres = _random_points(x, count, generator)
     for _ in range(steps):
         moved = _moved(x, centres, _random_points(x, count, generator))
@@ -183,7 +185,7 @@ def cosine_kmeans(x: Tensor, clusters: int, *, generator: torch.Generator | None
     return centres
 
 
-def kmeans_without_waiting(x: Tensor, count: int, steps: int = 25) -> Tensor:
+def kmeans_without_waiting(x: Tensor, count: int, steps: int = STEPS_WITHOUT_WAITING) -> Tensor:
     """As `cosine_kmeans`, with random points drawn on the device and centres that stay where the other ends."""
     drawn = torch.rand(steps + 1, len(x), device=x.device).argsort(1)[:, :count]
     centres = x[drawn[0]]

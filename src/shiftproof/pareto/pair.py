@@ -39,8 +39,8 @@ class Pair(Balance):
     `balance_solver`: "preference", "smoothed" (SEPO), "min-norm" (MGDA) or "fixed" (the preference as weights).
 
     `balance_clip` is the longest gradient of a balanced step; a longer one is shortened to it. Once penalties are met,
-    their gradients are a thousandth of the task's, and a single step whose whole weight is on the task, which the
-    programme allows, undoes hundreds of steps; momentum then repeats it.
+    their gradients are far shorter than the task's, and a single step whose whole weight is on the task, which the
+    programme allows, can undo many steps; momentum then repeats it.
     """
 
     def __init__(
