@@ -7,7 +7,7 @@ import pytest
 import shiftproof as sp
 from shiftproof.api import Plan, accepted_settings
 from shiftproof.errors import ShiftproofError
-from shiftproof.presets import PRESETS, PROTOCOLS, preset_for
+from shiftproof.presets import PRESETS, PROTOCOLS, Preset, preset_for
 from shiftproof.presets.gala import OWN_METHODS
 from shiftproof.registry import methods
 
@@ -86,3 +86,13 @@ def test_a_data_set_of_two_chapters_goes_by_the_older_one_unless_told(graphs):
 def test_a_protocol_that_does_not_know_the_data_says_so(graphs, protocol, name, sentence):
     with pytest.raises(ShiftproofError, match=sentence):
         preset_for(named(graphs, name), protocol)
+
+
+def test_a_method_that_mixes_environments_draws_no_batches_from_each_of_them(monkeypatch):
+    preset = Preset("a test", training={"epochs": 3, "domains_per_batch": "all", "steps_per_epoch": 5})
+    assert methods["oracle"].make.mixes_environments
+    assert preset.settings("oracle") == {"epochs": 3}
+    for other in ("erm", "irm", "NotRegistered"):
+        assert preset.settings(other) == preset.training
+    monkeypatch.setattr(methods["erm"].make, "mixes_environments", True)
+    assert preset.settings("erm") == {"epochs": 3}

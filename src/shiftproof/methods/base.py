@@ -205,6 +205,7 @@ class Method(nn.Module):
     selection_floor: float | None = None  # an epoch is kept only if the metric exceeds this, where it is set
     ties_by_loss: bool = False  # of epochs with the same metric the one with the lowest loss is kept, not the first
     domain_by_domain: bool = False  # whether every batch is of one environment, and they take turns
+    mixes_environments: bool = False  # whether `arrange` shuffles them away: no preset draws batches from each then
     capturable: bool = True  # whether a step understands padded batches; if not, `compile` leaves it as it is on a GPU
 
     def __init__(self, shape: DataShape) -> None:

@@ -23,6 +23,8 @@ class Oracle(ERM):
     graphs are drawn anew instead, with a base that says nothing of the class (spec gala 5.1).
     """
 
+    mixes_environments = True
+
     @classmethod
     def arrange(cls, dataset: Dataset, seed: int) -> Dataset:
         if dataset.name == "two-piece":

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-OF_ENVIRONMENTS = ("domains_per_batch", "steps_per_epoch")
+from shiftproof.registry import methods
+
+OF_ENVIRONMENTS = {"domains_per_batch", "steps_per_epoch"}  # batches drawn from each environment
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Preset:
     def settings(self, method: str, balance: str = "weighted") -> dict[str, Any]:
         """All settings for a method, as one flat dict."""
         training = dict(self.training)
-        if method == "oracle":  # its splits are reshuffled: there are no environments left to draw batches from
+        if training.keys() & OF_ENVIRONMENTS and _mixes_environments(method):
             training = {key: value for key, value in training.items() if key not in OF_ENVIRONMENTS}
         return {**self.network, **training, **self.methods.get(method, {}), **self.balances.get(balance, {})}
 
@@ -35,3 +37,8 @@ class Preset:
         values = {**self.network, **self.training}
         listed = ", ".join(f"{name}={given.get(name, value)}" for name, value in values.items())
         return f"{listed} ({self.source}; --set NAME=VALUE changes one)"
+
+
+def _mixes_environments(method: str) -> bool:
+    """Whether a method of this name leaves no environments to draw batches from."""
+    return method in methods and getattr(methods[method].make, "mixes_environments", False)
