@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -12,11 +12,10 @@ from shiftproof.data.graphs import GraphBatch
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.assistant import AssistantModel, AssistantSelection, EnvironmentAssistant, ProxyTable
 from shiftproof.methods.base import DataShape, Network, Trains
-from shiftproof.methods.ciga import CIGA, Contrast
-from shiftproof.methods.interpretable import ClassifierInput, Rounding
+from shiftproof.methods.ciga import CIGA
 from shiftproof.methods.upsampling import Upsampling, require_upsampling, upsampled
 from shiftproof.objectives import hinge, proxy_contrast
-from shiftproof.registry import register
+from shiftproof.registry import register, with_options_of
 
 
 @register("gala", tags=("graphs",))
@@ -40,6 +39,14 @@ class GALA(CIGA):
     predicted: Tensor
     correct: Tensor
 
+    @with_options_of(
+        CIGA,
+        without=("edge_scorer", "contrast_pool", "contrast_variant", "spurious", "hinge_normalize", "compat"),
+        ratio=-1.0,
+        scorer_norm=True,
+        classifier_input="raw",
+        contrast="rep",
+    )
     def __init__(
         self,
         shape: DataShape,
@@ -59,14 +66,7 @@ class GALA(CIGA):
         terms_from: int = 0,
         denominator: Literal["pairs", "infonce"] = "pairs",
         temperature: float = 1.0,
-        ratio: float = -1.0,
-        rounding: Rounding = "ceil",
-        scorer_norm: bool = True,
-        classifier_input: ClassifierInput = "raw",
-        classifier_width: int | None = None,
-        contrast: Contrast = "rep",
-        symmetric: bool = False,
-        share_encoder: bool = False,
+        **options: Any,
     ) -> None:
         if shape.task not in ("multiclass", "binary"):
             raise ShiftproofError(f"GALA tells classes from proxies and takes no {shape.task} labels")
@@ -77,30 +77,16 @@ class GALA(CIGA):
         if clusters < 1:
             raise ShiftproofError(f"'clusters' is a whole number from 1, not {clusters}")
         require_upsampling(upsample)
-        super().__init__(
-            shape,
-            network=network,
-            alpha=alpha,
-            beta=beta,
-            ratio=ratio,
-            rounding=rounding,
-            scorer_norm=scorer_norm,
-            classifier_input=classifier_input,
-            classifier_width=classifier_width,
-            contrast=contrast,
-            temperature=temperature,
-            symmetric=symmetric,
-            share_encoder=share_encoder,
-        )
+        super().__init__(shape, network=network, alpha=alpha, beta=beta, temperature=temperature, **options)
         self.network = network
         self.assistant = EnvironmentAssistant(
             model=assistant,
             select=assistant_select,
             epochs=reference_epochs,
-            ratio=ratio,
+            ratio=options["ratio"],
             contrast=assistant_contrast,
-            classifier_input=classifier_input,
-            classifier_width=classifier_width,
+            classifier_input=options["classifier_input"],
+            classifier_width=options.get("classifier_width"),
         )
         self.proxy_source, self.clusters, self.anchors = proxy, clusters, anchors
         self.upsample: Upsampling = upsample
