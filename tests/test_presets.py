@@ -69,6 +69,12 @@ def test_gala_takes_the_released_settings_with_and_without_its_protocol(graphs, 
         assert settings["layers"] == (4 if "drugood" in name else 3)
 
 
+@pytest.mark.parametrize(("name", "epochs"), [("two-piece", 10), ("drugood-ec50-assay", 0), ("cmnist-75sp", 0)])
+def test_baselines_with_further_terms_learn_the_task_alone_for_as_long_as_gala(graphs, name, epochs):
+    for method in ("gala", "grea", "cal", "gil", "disc"):  # spec gala 4.7
+        assert preset_for(named(graphs, name), "gala").settings(method)["terms_from"] == epochs
+
+
 def test_a_data_set_of_two_chapters_goes_by_the_older_one_unless_told(graphs):
     data = named(graphs, "cmnist-75sp")
     assert preset_for(data).settings("ciga-v1")["conv"] == "gcn"

@@ -228,7 +228,7 @@ def test_predictions_are_normalised_as_rationales_whatever_left_overs_looked_lik
         torch.testing.assert_close(seen[key], value, msg=key)
 
 
-@pytest.mark.parametrize("name", ["grea", "cal", "gil"])
+@pytest.mark.parametrize("name", ["grea", "cal", "gil", "disc"])
 def test_a_method_whose_further_terms_still_wait_is_the_plain_backbone(data, name) -> None:
     options = {**QUICK, "ratio": -1.0, "classifier_input": "raw", "scorer_norm": True, "epochs": 3}
     plain = sp.fit("xgnn", data, **options)

@@ -26,9 +26,12 @@ class DisC(InterpretableMethod):
         \\qquad W_i = sg\\, \\frac{ℓ_{s,i}}{ℓ_{s,i}+ℓ_{c,i}}
 
     The left-over is learned with the generalised cross-entropy, which prefers what is easy (spec gala 5.10). Soft masks
-    do badly here: `ratio` keeps a share of the edges. With `swap` both heads read `[c; s]`, each without gradient into
-    the other's half, and from epoch `swap_from` on both terms are taken again, with weight `swap_penalty`, with the
-    left-overs (and the labels of the second) exchanged within the batch, as DisC's authors do.
+    do badly here: `ratio` keeps a share of the edges. Before epoch `terms_from` every sample weighs 1 and the left-over
+    is not learned: samples that the biased branch gets right lose all weight soon after, the others teach the opposite
+    of what it has learned, and where it has learned more than the shortcut predictions fall below chance, so that what
+    is kept was learned first. With `swap` both heads read `[c; s]`, each without gradient into the other's half, and
+    from epoch `swap_from` on both terms are taken again, with weight `swap_penalty`, with the left-overs (and the
+    labels of the second) exchanged within the batch, as DisC's authors do.
     """
 
     @with_options_of(InterpretableMethod, scorer_norm=True, classifier_input="raw")
@@ -42,6 +45,7 @@ class DisC(InterpretableMethod):
         swap: bool = False,
         swap_from: int = 100,
         swap_penalty: float = 15.0,
+        terms_from: int = 0,
         **options: Any,
     ) -> None:
         super().__init__(shape, network=network, **options)
@@ -49,17 +53,23 @@ class DisC(InterpretableMethod):
             raise ShiftproofError(f"DisC compares the probabilities of classes and takes no {shape.task} labels")
         if not 0 < q <= 1:
             raise ShiftproofError(f"'q' lies above 0 and up to 1, not at {q}")
-        self.q, self.swap, self.swap_from = q, swap, swap_from
-        self.swap_weights = {"swapped_task": swap_penalty, "swapped_bias": swap_penalty * penalty} if swap else {}
+        self.q, self.swap, self.terms_from = q, swap, terms_from
+        self.later = {"bias": (terms_from, penalty)}  # from which epoch on a term counts, and how much
+        if swap:
+            start = max(swap_from, terms_from)
+            self.later |= {"swapped_task": (start, swap_penalty), "swapped_bias": (start, swap_penalty * penalty)}
+        # a captured step is renewed when weights change, and not when only the samples' do
+        self.capturable = penalty > 0 or terms_from <= 0
         width = self.classifier.out_channels
         if swap:
             self.head = make_head(2 * width, shape.num_outputs, hidden=2 * width)
         self.spurious_head = SpuriousHead(2 * width if swap else width, shape.num_outputs)
-        self.weights = {"task": 1.0, "bias": penalty}
+        self.weights = {"task": 1.0}
         self.start_epoch(0)
 
     def start_epoch(self, epoch: int) -> None:
-        self.weights |= {name: weight if epoch >= self.swap_from else 0.0 for name, weight in self.swap_weights.items()}
+        self.weighted = epoch >= self.terms_from
+        self.weights |= {name: weight if epoch >= start else 0.0 for name, (start, weight) in self.later.items()}
 
     def decide(self, batch: GraphBatch, found: Extraction) -> Tensor:
         c = self.represent(found.kept)
@@ -75,7 +85,7 @@ class DisC(InterpretableMethod):
         risk = self.risks(causal, batch)
         weight = difficulty(self.risks(biased, batch), risk)
         terms = {
-            "task": (weight * risk).mean(),
+            "task": (weight * risk if self.weighted else risk).mean(),
             "bias": generalised_cross_entropy(biased, batch.y, self.q).mean(),
         }
         if self.swap:

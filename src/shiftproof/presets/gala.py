@@ -53,7 +53,7 @@ def _gala(
             "gil": {**later, "clusters": clusters},
             "moleood": {"clusters": clusters},
             "gsat": {"decay_interval": warmup // 4, "kl_on": "sample"},  # spec gala 5.7: the released rules
-            "disc": {**parts, "ratio": ratio if disc_ratio is None else disc_ratio},
+            "disc": {**later, "ratio": ratio if disc_ratio is None else disc_ratio},
         },
     )
 
