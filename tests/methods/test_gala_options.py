@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import shiftproof as sp
 from shiftproof.errors import ShiftproofError
-from shiftproof.methods import GALA, GIL, XGNN, DataShape, DisC, MoleOOD, Network
+from shiftproof.methods import EIIL, GALA, GIL, XGNN, DataShape, DisC, MoleOOD, Network
 from shiftproof.methods.upsampling import upsampled
 from shiftproof.objectives import proxy_contrast
 from shiftproof.training import Trainer
@@ -140,6 +140,45 @@ def test_disc_takes_the_exchanged_labels_for_the_exchanged_left_overs(data, monk
     # the causal half never sees a gradient of s, but its value does follow it
     assert not torch.equal(exchanged["swapped_task"], terms["task"])
     assert not torch.equal(exchanged["swapped_bias"], terms["bias"])
+
+
+def test_disc_weighs_every_sample_alike_until_its_terms_begin(data) -> None:
+    method, batch = built(DisC, data, terms_from=2, penalty=0.5), data.train.whole()
+    assert method.weights == {"task": 1.0, "bias": 0.0}
+    plain = method.risks(method(batch), batch).mean()
+    torch.testing.assert_close(method.losses(batch)["task"], plain)
+    method.start_epoch(2)
+    assert method.weights == {"task": 1.0, "bias": 0.5}
+    assert bool(method.losses(batch)["task"] < plain), "every weight lies below 1"
+    assert method.capturable
+    assert not built(DisC, data, terms_from=2, penalty=0.0).capturable, "no weight tells of the change"
+    assert built(DisC, data, swap=True, swap_from=1, terms_from=3).later["swapped_task"][0] == 3
+
+
+def test_eiil_as_released_needs_no_reference_and_splits_by_chance(data, monkeypatch) -> None:
+    method, batch = built(EIIL, data, compat="reference"), data.train.whole()
+    seen: list[Tensor] = []
+    penalise = sp.methods.eiil.irm_penalty
+
+    def watched(logits: Tensor, y: Tensor, env: Tensor, *rest, **options) -> Tensor:
+        seen.append(env)
+        assert options["estimator"] == "cross"
+        return penalise(logits, y, env, *rest, **options)
+
+    monkeypatch.setattr("shiftproof.methods.eiil.irm_penalty", watched)
+    monkeypatch.setattr(Trainer, "fit_reference", lambda *_, **__: pytest.fail("no reference model is trained"))
+    method.prepare(data, Trainer(epochs=1, device="cpu"))
+    torch.manual_seed(5)
+    terms = method.losses(batch)
+    torch.manual_seed(5)
+    by_chance = torch.randn(len(batch.y)) > 0
+    assert float((seen[0].bool() == by_chance).double().mean()) > 0.9, "20 steps move hardly any sample"
+    torch.testing.assert_close(terms["task"], nn.functional.cross_entropy(method(batch), batch.y))
+    method.losses(batch)
+    assert not torch.equal(seen[0], seen[1]), "every batch draws anew"
+    assert not method.capturable
+    with pytest.raises(ShiftproofError, match="compat"):
+        built(EIIL, data, compat="released")
 
 
 def test_gil_finds_environments_once_an_epoch_from_what_it_saw(data) -> None:

@@ -6,13 +6,16 @@ import copy
 from typing import Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from shiftproof.data.dataset import Dataset
-from shiftproof.methods.base import DataShape, Network, Trains, reference_model
+from shiftproof.errors import unknown
+from shiftproof.methods.base import Batch, DataShape, Network, Trains, reference_model
 from shiftproof.methods.irm import IRM, Estimator
-from shiftproof.objectives import infer_environments
+from shiftproof.objectives import infer_environments, irm_penalty
 from shiftproof.registry import register
+
+RELEASED_STEPS = 20  # spec gala 5.3
 
 
 @register("eiil", tags=("graphs", "tensors"))
@@ -22,6 +25,15 @@ class EIIL(IRM):
     Stage 0 trains a reference model by ERM (`reference_epochs` of it; all epochs if None) and splits the whole
     training set so that its scale gradient differs most between the halves. `solver`: "adam" climbs the published
     objective for `inference_steps`, "sign" takes its limit, the sign of each sample's gradient (spec gala 5.3).
+
+    The halves are nearly what the reference predicts right and what it predicts wrong, so IRM then gives up whatever
+    the reference goes by: a shortcut where it has learned that, and the cause where it has learned the cause (spec gala
+    3.4: inferred environments can fail).
+
+    `compat="reference"` infers as the code released with CIGA and GALA does: without a reference model, in every batch
+    anew, for 20 steps from noise. That moves hardly any sample, so the environments are random and the method is IRM
+    with the "cross" estimator over them; printed figures of those chapters may be of this kind (spec gala 11, ciga
+    D23). Its steps climb the cross-entropy's objective, not that of raw logits, which so few cannot tell apart.
     """
 
     def __init__(
@@ -35,12 +47,16 @@ class EIIL(IRM):
         solver: Literal["adam", "sign"] = "adam",
         inference_steps: int = 10_000,
         reference_epochs: int | None = None,
+        compat: Literal["reference"] | None = None,
     ) -> None:
+        if compat not in (None, "reference"):
+            raise unknown("compat", str(compat), ("reference",))
+        released = compat == "reference"
         super().__init__(
             shape,
             network=network,
             penalty=penalty,
-            estimator=estimator,
+            estimator="cross" if released else estimator,
             environments="random",
             reduction=reduction,
         )
@@ -49,8 +65,13 @@ class EIIL(IRM):
         self.solver = solver
         self.inference_steps = inference_steps
         self.reference_epochs = reference_epochs
+        self.released = released
+        self.capturable = self.capturable and not released  # the inference in a batch waits for the device
 
     def prepare(self, dataset: Dataset, trainer: Trains) -> None:
+        if self.released:
+            super().prepare(dataset, trainer)
+            return
         reference = reference_model(self.shape, *self.reference_network)
         trainer.fit_reference(reference, dataset, "reference", epochs=self.reference_epochs)
         reference.eval()
@@ -66,3 +87,13 @@ class EIIL(IRM):
             generator=generator,
         )
         self.environment.copy_(inferred)
+
+    def losses(self, batch: Batch) -> dict[str, Tensor]:
+        if not self.released:
+            return super().losses(batch)
+        _, logits, losses, _ = self.judged(batch)
+        env = infer_environments(logits.detach(), batch.y, self.shape.task, steps=RELEASED_STEPS)
+        return {
+            "task": losses.mean(),
+            "irm": irm_penalty(logits, batch.y, env, self.num_envs, self.shape.task, estimator=self.estimator),
+        }
