@@ -1,0 +1,39 @@
+"""`shiftproof list`: what it names, and that every command explains itself."""
+
+import json
+
+import pytest
+
+from shiftproof.registry import KINDS, datasets, methods
+
+
+def test_everything_that_is_registered_is_listed(shiftproof):
+    status, out, _ = shiftproof("list", "--json")
+    found = json.loads(out)
+    assert status == 0
+    assert set(found) == set(KINDS)
+    assert [entry["name"] for entry in found["methods"]] == [entry.name for entry in methods]
+    assert [entry["name"] for entry in found["datasets"]] == [entry.name for entry in datasets]
+    irm = next(entry for entry in found["methods"] if entry["name"] == "irm")
+    assert irm["options"]["penalty"] == 1.0
+    assert irm["works on"] == ["graphs", "tensors"]
+    assert "network" not in irm["options"]
+
+
+@pytest.mark.parametrize("kind", [None, *KINDS])
+def test_each_kind_is_listed_for_people(shiftproof, kind):
+    status, out, err = shiftproof("list", *([kind] if kind else []))
+    assert (status, err) == (0, "")
+    for name in [kind] if kind else ["methods", "datasets"]:
+        for entry in KINDS[name]:
+            assert entry.name in out
+    if kind and not list(KINDS[kind]):
+        assert f"{kind}: none yet" in out
+
+
+def test_every_command_explains_itself(shiftproof):
+    status, out, _ = shiftproof("--help")
+    assert status == 0
+    for command in ("demo", "list", "fit", "predict", "report"):
+        assert command in out
+        assert shiftproof(command, "--help")[0] == 0
