@@ -1,0 +1,84 @@
+"""What `bench` lists, which engines it knows by name, and the pages it makes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from shiftproof.bench.command import engine_named
+from shiftproof.bench.listing import describe, missing
+from shiftproof.bench.ray_engine import Ray
+from shiftproof.cli import app
+from shiftproof.errors import ShiftproofError
+from shiftproof.registry import recipes
+
+
+def test_the_list_says_what_is_missing_and_where_to_put_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("SHIFTPROOF_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    told = describe(recipes["ciga-table3"])
+    assert len(told.missing) == 4
+    assert f"put 'tu/NCI1.zip' into the folder that SHIFTPROOF_DATA names ({tmp_path})" in told.missing[0]
+    (tmp_path / "tu").mkdir()
+    (tmp_path / "tu" / "NCI1.zip").write_text("")
+    assert len(describe(recipes["ciga-table3"]).missing) == 3
+    assert missing(["spmotif-struc:bias=0.9", "colored-digits"]) == []
+    table1 = describe(recipes["ciga-table1"])
+    assert (table1.runs, table1.seeds, table1.published, table1.missing) == (390, 5, "ciga 8.1", ())
+
+
+def test_bench_lists_all_recipes_as_text_and_for_machines():
+    text = CliRunner().invoke(app, ["bench", "--list"]).output
+    found = json.loads(CliRunner().invoke(app, ["bench", "--list", "--json"]).output)
+    assert {one["name"] for one in found} == {entry.name for entry in recipes}
+    assert all(one["name"] in text for one in found)
+    assert all(one["data"] or one["name"] in ("feat-theory", "pair-failure") for one in found)
+
+
+def test_engines_by_name():
+    assert engine_named("ray", address="auto", gpu_share=0.5) == Ray("auto", 0.5)
+    with pytest.raises(ShiftproofError, match="unknown engine 'rai'; did you mean 'ray'"):
+        engine_named("rai")
+    with pytest.raises(ShiftproofError, match="give --engine ray with it"):
+        engine_named("local", address="auto")
+
+
+def test_a_report_of_a_table_and_of_all_tables(tmp_path, small_recipe):
+    command = ["bench", small_recipe, "--out", str(tmp_path), "--results", str(tmp_path / "results"), "--device", "cpu"]
+    early = CliRunner().invoke(app, [*command, "--report"])
+    assert isinstance(early.exception, ShiftproofError)
+    assert "`shiftproof bench small-table` measures it" in str(early.exception)
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    done = CliRunner().invoke(app, [*command, "--report"])
+    assert done.exit_code == 0, done.output
+    assert "Average rank" in done.output
+    assert "irm against erm" in done.output
+    page = (tmp_path / "small-table" / "report.html").read_text()
+    assert "<h1>small-table</h1>" in page
+    assert "No claim is stated" in page
+    assert "http" not in page
+    told = json.loads(CliRunner().invoke(app, [*command, "--report", "--json"]).output)
+    assert told["measured"] == 2
+    done = CliRunner().invoke(
+        app, ["bench", "--report", "--out", str(tmp_path), "--results", str(tmp_path / "results")]
+    )
+    assert done.exit_code == 0, done.output
+    assert "small-table" in (tmp_path / "leaderboard.html").read_text()
+
+
+def test_bench_without_a_recipe_says_what_to_do():
+    done = CliRunner().invoke(app, ["bench"])
+    assert isinstance(done.exception, ShiftproofError)
+    assert "name a recipe" in str(done.exception)
+
+
+def test_the_page_of_results_follows_the_tables():
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "docs/make_results.py", "--check"], cwd=root, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
