@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,9 @@ FEWER_SEEDS = {"mnist-75sp": 3, "molhiv": 3}
 class GMTRecipe(Recipe):
     """A recipe whose runs lie in the folder "gmt" beside its own, so that the tables of the chapter share them.
 
-    `fewer` are data sets that get fewer seeds, unless the number of seeds is asked for.
+    They share stages too: GSAT's run is the extractor of `gsat-min0`, explainers explain the same model, and decoders
+    of GMT-sam stand on the same extractor, as far as one is finished when another begins. `fewer` are data sets that
+    get fewer seeds, unless the number of seeds is asked for.
     """
 
     fewer: Mapping[str, int] = field(default_factory=dict)
@@ -46,6 +48,7 @@ class GMTRecipe(Recipe):
     ) -> list[Job]:
         shared = out.parent / ("gmt-smoke" if smoke else "gmt")
         jobs = super().jobs(shared, seeds=seeds, smoke=smoke, device=device, compile=compile)
+        jobs = [replace(job, share_stages=True) for job in jobs]
         if seeds is not None:
             return jobs
         ends = {name: self.first_seed + count for name, count in self.fewer.items()}
@@ -122,7 +125,8 @@ def gmt_table2() -> Recipe:
 def gmt_decoders() -> Recipe:
     """What the second stage of GMT-sam does to the weights: nine decoders on Spurious-Motif, GIN (spec gmt 8.5)."""
     cells = tuple(Cell(data, "gmt-sam", decoder) for data in SPMOTIF for decoder in DECODERS.values())
-    return GMTRecipe("gmt-decoders", cells, 10, 0, "Every run trains its own extractor.", both_rows)
+    note = "A decoder takes over the extractor of one that is finished, else it trains its own."
+    return GMTRecipe("gmt-decoders", cells, 10, 0, note, both_rows)
 
 
 @register("gmt-controls", "recipes")

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from shiftproof.api import fit
 from shiftproof.bench.outside import bring_in
 from shiftproof.bench.sharing import one_gpu_for_many
+from shiftproof.bench.stages import suppliers_first, take_stage
 from shiftproof.bench.turns import turn
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.loading import load_samples
@@ -45,6 +46,7 @@ class Job:
     compile: Compile = False
     outside: tuple[str, ...] = ()  # files with methods or data sets of the user's own, as FILE.py:NAME
     may_diverge: bool = False  # a random setting that ends in NaN is left unfinished and stops nobody else
+    share_stages: bool = False  # a first stage that a finished run beside it has as well is taken over
 
     @property
     def finished(self) -> bool:
@@ -114,9 +116,12 @@ def train(job: Job, style: Style = "none") -> bool:
     passed_over = [TrainingDiverged] if job.may_diverge else []
     with turn(job.out) as ours, suppress(*passed_over):
         if ours:
+            dataset = load_for(job)
+            if job.share_stages:
+                take_stage(job, dataset)
             fit(
                 job.method,
-                load_for(job),
+                dataset,
                 seed=job.seed,
                 out=job.out,
                 resume=job.resume,
@@ -173,7 +178,7 @@ def run_jobs(
     `may_diverge` and do are not yielded.
     """
     engine = engine or Local(workers)
-    left = list(jobs)
+    left = suppliers_first(jobs)
     while left:
         others = []
         for job, ours in engine.start(left, style):
