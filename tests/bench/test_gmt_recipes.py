@@ -53,6 +53,18 @@ def test_presets_follow_the_bias_and_the_backbone():
     assert of("mutag").options["attention"] == "node"
 
 
+def test_baselines_have_the_settings_of_their_section():
+    """spec gmt 5.6, 5.7 and 7.6."""
+    for variant in ({}, PNA):
+        for data in ("ba-2motifs", "mutag"):
+            assert Plan.make("dir", stand_in(data), variant).training["epochs"] == 100
+            assert Plan.make("gib", stand_in(data), variant).training["epochs"] == 100
+            for explainer in ("gnnexplainer", "pgexplainer", "graphmask"):
+                assert Plan.make(explainer, stand_in(data), variant).build(None).model.ties_by_loss
+        for explainer in ("gnnexplainer", "pgexplainer"):  # the model is then that of the ERM run
+            assert not Plan.make(explainer, stand_in(SPMOTIF[0]), variant).build(None).model.ties_by_loss
+
+
 def test_printed_figures_stand_where_they_belong():
     assert printed("spmotif-gsat:0.5", "gin", "gmt-sam", "edge_auc") == {"mean": 0.855, "std": 0.024}
     assert printed("spmotif-gsat:0.9", "pna", "gmt-sam", "accuracy") == {"mean": 0.679, "std": 0.036}
@@ -77,6 +89,7 @@ def test_large_data_get_fewer_seeds_and_tables_share_their_runs(tmp_path):
         "mnist-75sp",
         "spmotif-gsat",
     }
+    assert all(job.share_stages for job in (*jobs, *others))
     asked = RECIPES["gmt-table1"].jobs(tmp_path / "gmt-table1", seeds=4)
     assert {job.seed for job in asked if job.data == "mnist-75sp"} == {0, 1, 2, 3}
 
