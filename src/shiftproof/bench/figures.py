@@ -14,26 +14,35 @@ Row = dict[str, Any]
 # Okabe and Ito's colours, told apart with every common kind of colour blindness; yellow is left out (pale on white)
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c")
 INK, FAINT = "#222222", "#d9d9d9"
-_STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",
+Line = list[tuple[float, Row]]  # a row at each place on the horizontal axis
+
+
+def plain_style(ink: str, faint: str) -> dict[Any, Any]:
+    """What all figures look like: text that stays text, two spines, a faint grid below."""
+    return {
+        "svg.fonttype": "none",
+        "font.family": ["sans-serif"],
+        "font.size": 9.5,
+        "text.color": ink,
+        "axes.edgecolor": faint,
+        "axes.labelcolor": ink,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "grid.color": faint,
+        "grid.linewidth": 0.6,
+        "xtick.color": ink,
+        "ytick.color": ink,
+    }
+
+
+_STYLE = {
+    **plain_style(INK, FAINT),
     "svg.hashsalt": "shiftproof",  # the same rows give the same file
-    "font.family": ["sans-serif"],
-    "font.size": 9.5,
-    "text.color": INK,
-    "axes.edgecolor": FAINT,
-    "axes.labelcolor": INK,
     "axes.titlesize": 9.5,
     "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": FAINT,
-    "grid.linewidth": 0.6,
-    "xtick.color": INK,
-    "ytick.color": INK,
 }
-Line = list[tuple[float, Row]]  # a row at each place on the horizontal axis
 
 
 def draw_curves(

@@ -9,28 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from shiftproof.bench.figures import COLOURS, plain_style
 from shiftproof.report.records import Record
 from shiftproof.report.rows import Row
 
-# Okabe and Ito's colours, told apart with every common kind of colour blindness; yellow is left out (pale on white)
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c")
 INK, FAINT = "#010203", "#040506"  # stand for the page's own colours, which CSS decides
-_STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "font.family": ["sans-serif"],
-    "font.size": 9.5,
-    "text.color": INK,
-    "axes.edgecolor": FAINT,
-    "axes.labelcolor": INK,
+_STYLE = {
+    **plain_style(INK, FAINT),
     "axes.titlecolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": FAINT,
-    "grid.linewidth": 0.6,
-    "xtick.color": INK,
-    "ytick.color": INK,
     "figure.facecolor": "none",
     "axes.facecolor": "none",
     "savefig.facecolor": "none",
