@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from shiftproof.data.dataset import Dataset, Split
-from shiftproof.features.heads import Merge
-from shiftproof.features.method import FeatureMethod, Features
+from shiftproof.features.method import FeatureMethod
 from shiftproof.features.probes import DFR
 from shiftproof.features.sweep import HeadSweep, LinearHeadSweep, cache_features
-from shiftproof.features.termination import Termination
 from shiftproof.methods.base import Batch, DataShape, Network, Trains
-from shiftproof.methods.environments import Environments
-from shiftproof.registry import register
+from shiftproof.registry import register, with_options_of
 from shiftproof.training.checkpoint import write_json
 from shiftproof.training.metrics import LOWER_IS_BETTER, Predictions, measure
 from shiftproof.training.trainer import Trainer
@@ -35,6 +32,7 @@ class ManyHeads(FeatureMethod):
     one half of `test` and measured on the other, and DFR-s for the column `spurious` (the environments without one).
     """
 
+    @with_options_of(FeatureMethod, without=("freeze",), reduction="sum")
     def __init__(
         self,
         shape: DataShape,
@@ -46,36 +44,9 @@ class ManyHeads(FeatureMethod):
         head_lr: float = 1e-3,
         probe: bool = False,
         spurious: str | None = None,
-        features: Features = "ifeat",
-        rounds: int = 2,
-        round_epochs: int = 20,
-        round_steps: int | None = None,
-        discovery_epochs: tuple[int, ...] = (),
-        synthesis_epochs: int | None = None,
-        retention: float = 0.01,
-        dro_includes_retention: bool = False,
-        merge: Merge = "uniform",
-        termination: Termination | None = None,
-        environments: Environments = "auto",
-        reduction: Literal["mean", "sum"] = "sum",
+        **options: Any,
     ) -> None:
-        super().__init__(
-            shape,
-            network=network,
-            features=features,
-            rounds=rounds,
-            round_epochs=round_epochs,
-            round_steps=round_steps,
-            discovery_epochs=discovery_epochs,
-            synthesis_epochs=synthesis_epochs,
-            retention=retention,
-            dro_includes_retention=dro_includes_retention,
-            merge=merge,
-            termination=termination,
-            freeze=True,
-            environments=environments,
-            reduction=reduction,
-        )
+        super().__init__(shape, network=network, **options)
         self.head.requires_grad_(False)  # nothing is left for the training loop to do
         self.objectives, self.penalties, self.head_steps = tuple(objectives), tuple(penalties), tuple(head_steps)
         self.head_lr, self.probe, self.spurious = head_lr, probe, spurious
