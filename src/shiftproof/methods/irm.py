@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
 from shiftproof.methods.base import Batch, DataShape, Network
 from shiftproof.methods.environments import EnvironmentMethod, Environments
 from shiftproof.objectives import env_risks, ib_penalty, irm_penalty, vrex_penalty
-from shiftproof.registry import register
+from shiftproof.registry import register, with_options_of
 
 Estimator = Literal["full", "halves", "cross"]
 
@@ -84,6 +84,7 @@ class IBIRM(IRM):
     .. math:: \\frac1E\\sum_e R^e + \\lambda L_{IRM} + \\lambda_{IB}\\,\\mathrm{mean}_d \\mathrm{Var}(z_d)
     """
 
+    @with_options_of(IRM)
     def __init__(
         self,
         shape: DataShape,
@@ -91,14 +92,10 @@ class IBIRM(IRM):
         network: Network | nn.Module | None = None,
         penalty: float = 1.0,
         ib_penalty: float = 1.0,
-        estimator: Estimator = "full",
-        environments: Environments = "auto",
-        reduction: Literal["mean", "sum"] = "mean",
+        **options: Any,
     ) -> None:
-        super().__init__(
-            shape, network=network, penalty=penalty, estimator=estimator, environments=environments, reduction=reduction
-        )
-        self.weights = {"task": 1.0, "irm": penalty, "ib": ib_penalty}
+        super().__init__(shape, network=network, penalty=penalty, **options)
+        self.weights["ib"] = ib_penalty
 
     def losses(self, batch: Batch) -> dict[str, Tensor]:
         features, logits, losses, env = self.judged(batch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +11,7 @@ from torch.nn import functional as F
 
 from shiftproof.errors import ShiftproofError
 from shiftproof.nn.segment import segment_softmax
-from shiftproof.registry import register
+from shiftproof.registry import register, with_options_of
 from shiftproof.robustness.adjacency import Adjacency, product, row_sums
 from shiftproof.robustness.defences.base import Defence, Weights
 from shiftproof.robustness.features import Features, linear
@@ -34,29 +35,13 @@ class GAT(Defence):
     Weights of the adjacency multiply the unnormalised attention, so that a weight of 0 is an absent edge.
     """
 
+    @with_options_of(Defence)
     def __init__(
-        self,
-        in_features: int,
-        classes: int,
-        *,
-        hidden: int = 64,
-        layers: int = 3,
-        heads: int = 8,
-        dropout: float = 0.5,
-        layer_norm_first: bool = False,
-        layer_norm_inner: bool = False,
+        self, in_features: int, classes: int, *, hidden: int = 64, layers: int = 3, heads: int = 8, **options: Any
     ) -> None:
         if heads < 1 or hidden % heads:
             raise ShiftproofError(f"hidden of GAT is a multiple of its heads; {hidden} is none of {heads}")
-        super().__init__(
-            in_features,
-            classes,
-            hidden=hidden,
-            layers=layers,
-            dropout=dropout,
-            layer_norm_first=layer_norm_first,
-            layer_norm_inner=layer_norm_inner,
-        )
+        super().__init__(in_features, classes, hidden=hidden, layers=layers, **options)
         counts = [heads] * (layers - 1) + [1]
         self.convs = nn.ModuleList(
             _Attention(a, b, count) for (a, b), count in zip(pairwise(self.widths), counts, strict=True)
