@@ -288,6 +288,17 @@ def test_the_memory_bound_cuts_samples_and_changes_nothing(data):
     assert_close(gradients[0], gradients[1], atol=1e-3 * float(gradients[0].abs().max()))
 
 
+def test_the_machine_says_how_much_a_pass_may_hold(data, monkeypatch):
+    monkeypatch.delenv("SHIFTPROOF_MEMORY_GIB", raising=False)
+    assert made(GMTSimulated, data).memory == 4 * 2**30
+    monkeypatch.setenv("SHIFTPROOF_MEMORY_GIB", "32")
+    assert made(GMTSimulated, data).memory == 32 * 2**30
+    assert made(GMTSimulated, data, memory_gib=1.0).memory == 2**30
+    monkeypatch.setenv("SHIFTPROOF_MEMORY_GIB", "much")
+    with pytest.raises(ShiftproofError, match="SHIFTPROOF_MEMORY_GIB is a number of GiB, not 'much'"):
+        made(GMTSimulated, data)
+
+
 @pytest.mark.parametrize("aggregate", ["logits", "probs", "loss"])
 def test_what_is_averaged_orders_the_losses_as_jensen_says(data, aggregate):
     """Mean loss ≥ loss of the mean of probabilities: the log is concave; with one sample all three are equal."""

@@ -84,10 +84,11 @@ class MaskNetwork(nn.Module):
         if self.kind == "graphmask":
             mask, share = hard_concrete(logits)
             cost = segment_mean(share, owner, graphs)
+            weight = self._symmetric(mask, batch)
         else:
-            mask = self._symmetric(sample_concrete(logits, temperature), batch)
+            weight = mask = self._symmetric(sample_concrete(logits, temperature), batch)
             cost = segment_sum(mask, owner, graphs)
-        kept = disagreement(model(batch, self._symmetric(mask, batch)), predicted(whole, task), task)
+        kept = disagreement(model(batch, weight), predicted(whole, task), task)
         total = kept + self.size * cost
         if self.entropy:
             total = total + self.entropy * segment_mean(bernoulli_entropy(0.99 * mask + 0.005), owner, graphs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Literal
 
 import torch
@@ -27,6 +28,7 @@ SamplerName = Literal["concrete_bernoulli", "bernoulli", "hard_concrete_st"]
 AggregateName = Literal["logits", "probs", "loss"]
 Warmup = Literal["none", "single"]
 GIB = 2**30
+MEMORY_GIB, MEMORY_VARIABLE = 4.0, "SHIFTPROOF_MEMORY_GIB"
 
 
 @register("gmt-lin", tags=("graphs",))
@@ -83,9 +85,10 @@ class GMTSimulated(GSAT):
     default, because the published results were made with it), "probs" (then the mean estimates the multilinear
     extension without bias) or "loss" (in training; predictions then average probabilities). `sample_warmup="single"`
     draws one subgraph and doubles λ while r has its first value, or is 1. `tie_directions` draws one variable for both
-    directions of an edge. A pass holds at most `memory_gib` of node rows at once. Evaluation draws with `eval_seed`, so
-    that predictions can be repeated; None draws anew each time. `network.batch_norm` says whether batch norm sees each
-    sample alone, as a loop over them would, or all "pooled".
+    directions of an edge. A pass holds at most `memory_gib` of node rows at once; None is what the environment variable
+    SHIFTPROOF_MEMORY_GIB says of this machine, else 4. Evaluation draws with `eval_seed`, so that predictions can be
+    repeated; None draws anew each time. `network.batch_norm` says whether batch norm sees each sample alone, as a loop
+    over them would, or all "pooled".
     """
 
     @with_options_of(GSAT, without=("kl_on",))
@@ -101,12 +104,13 @@ class GMTSimulated(GSAT):
         tie_directions: bool = False,
         eval_samples: int | None = None,
         eval_seed: int | None = 0,
-        memory_gib: float = 4.0,
+        memory_gib: float | None = None,
         **options: Any,
     ) -> None:
         for name, value in (("samples", samples), ("eval_samples", eval_samples)):
             if value is not None and value < 1:
                 raise ShiftproofError(f"'{name}' is a whole number from 1, not {value}")
+        memory_gib = _memory_here() if memory_gib is None else memory_gib
         if memory_gib <= 0:
             raise ShiftproofError(f"'memory_gib' is positive, not {memory_gib}")
         super().__init__(shape, network=network, **options)
@@ -170,3 +174,12 @@ class GMTSimulated(GSAT):
         else:
             task = sample_losses(self._mean(logits), batch.y, self.shape.task).mean()
         return {"task": task, "information": self.information(batch, found.logits.sigmoid())}
+
+
+def _memory_here() -> float:
+    """What a pass may hold on this machine, in GiB: a matter of the machine, not of the run."""
+    said = os.environ.get(MEMORY_VARIABLE, "")
+    try:
+        return float(said) if said else MEMORY_GIB
+    except ValueError:
+        raise ShiftproofError(f"{MEMORY_VARIABLE} is a number of GiB, not '{said}'") from None
