@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from shiftproof.methods import Explanation
 from shiftproof.methods.amortised import hard_concrete
 from shiftproof.methods.masks import gnnexplainer, occlusion, repeat_graphs
 from shiftproof.methods.weighted import as_weighted
+from shiftproof.nn import reverse_edges
 
 sys.path.insert(0, str(Path(__file__).parent))
 from own_models import OwnGCN, OwnGIN, counting, random_graphs
@@ -137,6 +139,25 @@ def test_mask_networks_lower_their_loss():
         before = cost()
         network.fit(model, graphs, epochs=60, lr=1e-2)
         assert cost() < before
+
+
+@pytest.mark.parametrize("kind", ["pgexplainer", "graphmask"])
+def test_a_mask_network_weighs_both_directions_of_an_edge_alike(kind):
+    from shiftproof.methods.amortised import MaskNetwork
+
+    batch, seen = random_graphs().whole(), []
+    plain = as_weighted(seeded(OwnGIN))
+
+    def predict(graphs, weight):
+        seen.append(weight)
+        return plain.predict(graphs, weight)
+
+    network = MaskNetwork(plain.nodes(batch).shape[1], kind).train()
+    network.loss(replace(plain, predict=predict), batch)
+    (weight,) = [one for one in seen if one is not None]
+    reverse = reverse_edges(batch.edge_index, batch.num_nodes)
+    assert bool((reverse != torch.arange(len(reverse))).any())
+    assert torch.equal(weight, weight[reverse])
 
 
 def test_hard_gates_are_shut_or_open_and_open_as_often_as_they_say():
