@@ -173,6 +173,8 @@ def test_of_equal_epochs_the_one_with_the_lower_loss_is_kept(data, by_loss, kept
     method = Scripted(DataShape.of(data))
     method.ties_by_loss = by_loss
     assert trainer.Trainer(epochs=3, lr=0.0, batch_size=None).fit(method, data).selected_epoch == kept
+    said = trainer.Trainer(epochs=3, lr=0.0, batch_size=None, ties_by_loss=by_loss)
+    assert said.fit(Scripted(DataShape.of(data)), data).selected_epoch == kept
     assert GSAT.ties_by_loss
     assert GMTSam.ties_by_loss
 

@@ -34,7 +34,7 @@ class Stage:
     also: tuple[str, ...] = ()
 
 
-_EXPLAINED = Stage("model", "erm", also=("ties_by_loss",))
+_EXPLAINED = Stage("model", "erm")
 STAGES: dict[str, Stage] = {
     "gsat-min0": Stage("extractor", "gsat", also=("extractor",)),
     "gmt-sam": Stage("extractor", "gmt-simulated", also=("extractor",)),

@@ -23,16 +23,14 @@ from shiftproof.registry import register, with_options_of
 class PostHoc(Method):
     """A plain model whose predictions are explained by others.
 
-    The model is ERM's, trained with the settings of the run; its best epoch is the one explained. Of several that are
-    equally good it is the first, with `ties_by_loss` the one of the lowest validation loss (spec gmt 7.6).
+    The model is ERM's, trained with the settings of the run; its best epoch is the one explained.
     """
 
-    def __init__(self, shape: DataShape, *, network: Network | None = None, ties_by_loss: bool = False) -> None:
+    def __init__(self, shape: DataShape, *, network: Network | None = None) -> None:
         super().__init__(shape)
         if shape.kind != "graphs":
             raise ShiftproofError(f"{type(self).__name__} works on graphs, not on plain tensors")
         self.model = reference_model(shape, network)
-        self.model.ties_by_loss = ties_by_loss
         self.requires_grad_(False)  # everything is trained in `prepare`, nothing by the epochs of this run
 
     @property
@@ -76,7 +74,6 @@ class GNNExplainerMethod(PostHoc):
     `steps` and `mask_lr` are those of Adam on the mask, `size` and `entropy` the two weights.
     """
 
-    @with_options_of(PostHoc)
     def __init__(
         self,
         shape: DataShape,
@@ -86,9 +83,8 @@ class GNNExplainerMethod(PostHoc):
         mask_lr: float = 0.1,
         size: float = 0.1,
         entropy: float = 1.0,
-        **options: Any,
     ) -> None:
-        super().__init__(shape, network=network, **options)
+        super().__init__(shape, network=network)
         self.steps, self.mask_lr, self.size, self.entropy = steps, mask_lr, size, entropy
 
     def scores(self, batch: GraphBatch) -> Tensor:
@@ -102,7 +98,6 @@ class _Amortised(PostHoc):
 
     explainer: MaskNetwork | LayerGates
 
-    @with_options_of(PostHoc)
     def __init__(
         self,
         shape: DataShape,
@@ -110,9 +105,8 @@ class _Amortised(PostHoc):
         network: Network | None = None,
         explainer_epochs: int = 100,
         explainer_lr: float = 1e-3,
-        **options: Any,
     ) -> None:
-        super().__init__(shape, network=network, **options)
+        super().__init__(shape, network=network)
         self.explainer_epochs, self.explainer_lr = explainer_epochs, explainer_lr
 
     def prepare(self, dataset: Dataset, trainer: Trains) -> None:

@@ -220,7 +220,8 @@ class Loop:
         value = record[judge][self.metric]
         value = math.nan if value is None else value
         nothing_yet = math.isnan(self.best_value) and (self.best_epoch < 0 or not math.isnan(value))
-        loss = measure("loss", seen[judge]) if self.method.ties_by_loss else math.nan
+        by_loss = self.method.ties_by_loss if trainer.ties_by_loss is None else trainer.ties_by_loss
+        loss = measure("loss", seen[judge]) if by_loss else math.nan
         improved = better(self.metric, value, self.best_value) or (value == self.best_value and loss < self.best_loss)
         if (nothing_yet or improved) and self.method.selectable(self.epoch):
             self.best_epoch, self.best_value, self.best_loss = self.epoch, value, loss
@@ -342,7 +343,7 @@ class Loop:
             config["training"] = described(trainer.balance)
         chosen = ("epochs", "batch_size", "optimizer", "lr", "momentum", "weight_decay", "patience", "warmup")
         training = {key: getattr(trainer, key) for key in (*chosen, "evaluate_every", "track")}
-        rarely = {"domains_per_batch": None, "steps_per_epoch": None, "betas": (0.9, 0.999)}
+        rarely = {"domains_per_batch": None, "steps_per_epoch": None, "betas": (0.9, 0.999), "ties_by_loss": None}
         training |= {key: value for key, usual in rarely.items() if (value := getattr(trainer, key)) != usual}
         config.setdefault("training", {}).update(plain(training))
         config |= {
