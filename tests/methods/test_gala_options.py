@@ -244,9 +244,10 @@ def test_moleood_with_an_encoder_each_infers_without_touching_the_main_one(data)
     assert method.inference.training
 
 
-def test_the_oracle_of_two_piece_graphs_is_trained_without_the_shortcut() -> None:
+@pytest.mark.parametrize("oracle", [sp.methods.Oracle, sp.methods.OracleXGNN])
+def test_the_oracles_of_two_piece_graphs_are_trained_without_the_shortcut(oracle) -> None:
     data = sp.load("two-piece", b=0.95, train_per_class=200, val_per_class=100, test_per_class=5)
-    arranged = sp.methods.Oracle.arrange(data, seed=3)
+    arranged = oracle.arrange(data, seed=3)
 
     def strength(split: sp.data.GraphSet, piece: str) -> float:
         return float((split.columns[piece] == split.y).double().mean())
@@ -257,6 +258,13 @@ def test_the_oracle_of_two_piece_graphs_is_trained_without_the_shortcut() -> Non
     assert strength(arranged.val, "base") == pytest.approx(1 / 3, abs=0.08)
     assert strength(arranged.train, "motif") == pytest.approx(1 - 0.4 / 3, abs=0.05)
     assert arranged.test is data.test
+
+
+def test_the_interpretable_oracle_has_the_network_of_xgnn() -> None:
+    data = sp.load("two-piece", train_per_class=4, val_per_class=2, test_per_class=2)
+    ours, theirs = (sp.fit(name, data, epochs=1).config for name in ("oracle-xgnn", "xgnn"))
+    assert (ours["network"], ours["options"]) == (theirs["network"], theirs["options"])
+    assert ours["options"]["scorer_norm"]
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,15 @@
 >>> import shiftproof as sp
 >>> run = sp.fit("vrex", sp.load("colored-digits"), penalty=100.0, epochs=50)   # doctest: +SKIP
 
-`erm` is plain training and `oracle` the same where the data do not move; `irm`, `vrex`, `irmx`, `ib-irm` and
-`groupdro` use environments (the data set's own, or a random partition), as do `coral`, `dann`, `cdann`, `fishr`,
-`fish` and `lisa`; `eiil` infers them; `cnc` contrasts a plain model's mistakes. On graphs, `ciga-v1` and `ciga-v2`
-find the invariant subgraph, `gala` also where a shortcut is stronger; `xgnn`, `dir`, `gib`, `asap`, `grea`, `cal`,
-`gsat`, `disc` and `gil` find one by other means, `contrast` finds none, and `moleood` infers environments. For graphs
-that grow, `wl-kernel`, `gc-kernel` and the `gamma` methods count subgraphs, and `k-gnn` passes messages between sets
-of nodes. `gnnexplainer`, `pgexplainer` and `graphmask` explain a plain model. On point clouds `lri-bernoulli`
-and `lri-gaussian` find points by noise, `pointmask` by masked coordinates, and `bernmask`, `bernmask-p`, `gradgeo`
-and `gradcam` explain a plain model. `Method` is the class to derive your own from.
+`erm` is plain training, `oracle` the same where the data do not move (`oracle-xgnn`: an interpretable GNN there);
+`irm`, `vrex`, `irmx`, `ib-irm` and `groupdro` use environments (the data set's own, or a random partition), as do
+`coral`, `dann`, `cdann`, `fishr`, `fish` and `lisa`; `eiil` infers them; `cnc` contrasts a plain model's mistakes. On
+graphs, `ciga-v1` and `ciga-v2` find the invariant subgraph, `gala` also where a shortcut is stronger; `xgnn`, `dir`,
+`gib`, `asap`, `grea`, `cal`, `gsat`, `disc` and `gil` find one by other means, `contrast` finds none, and `moleood`
+infers environments. For graphs that grow, `wl-kernel`, `gc-kernel` and the `gamma` methods count subgraphs, and `k-gnn`
+passes messages between sets of nodes. `gnnexplainer`, `pgexplainer` and `graphmask` explain a plain model. On point
+clouds `lri-bernoulli` and `lri-gaussian` find points by noise, `pointmask` by masked coordinates, and `bernmask`,
+`bernmask-p`, `gradgeo` and `gradcam` explain a plain model. `Method` is the class to derive your own from.
 """
 
 from shiftproof.methods.asap import ASAP
@@ -47,7 +47,7 @@ from shiftproof.methods.k_gnn import KGNN
 from shiftproof.methods.lisa import LISA
 from shiftproof.methods.lri import LRIBernoulli, LRIGaussian
 from shiftproof.methods.moleood import MoleOOD
-from shiftproof.methods.oracle import Oracle
+from shiftproof.methods.oracle import Oracle, OracleXGNN
 from shiftproof.methods.point_explainers import BernMask, BernMaskP, GradCAM, GradGeo, PointMask
 from shiftproof.methods.posthoc import GNNExplainerMethod, GraphMaskMethod, PGExplainerMethod
 from shiftproof.methods.vrex import VREx
@@ -108,6 +108,7 @@ __all__ = [
     "MoleOOD",
     "Network",
     "Oracle",
+    "OracleXGNN",
     "PGExplainerMethod",
     "PointMask",
     "ProxyTable",

@@ -11,17 +11,14 @@ from shiftproof.data.domains import DomainSet
 from shiftproof.data.graphs import GraphSet
 from shiftproof.data.joining import join
 from shiftproof.data.spmotif import CLASSES
+from shiftproof.methods.base import Method
+from shiftproof.methods.ciga import XGNN
 from shiftproof.methods.erm import ERM
 from shiftproof.registry import datasets, register
 
 
-@register("oracle", tags=("graphs", "tensors"))
-class Oracle(ERM):
-    """ERM where the data do not move: all splits are joined, shuffled and cut again into the same sizes.
-
-    Its figures say what the data allow, not how a method copes with the shift; the split is the seed's own. Two-piece
-    graphs are drawn anew instead, with a base that says nothing of the class (spec gala 5.1).
-    """
+class _Unmoved(Method):
+    """A method on data whose splits are alike."""
 
     mixes_environments = True
 
@@ -36,6 +33,20 @@ class Oracle(ERM):
         pieces = order.split([len(part) for part in parts])
         mixed = {name: whole[piece] for name, piece in zip(names, pieces, strict=True)}
         return replace(dataset, splits=mixed, environment=None, provenance=f"{dataset.provenance}; splits reshuffled")
+
+
+@register("oracle", tags=("graphs", "tensors"))
+class Oracle(_Unmoved, ERM):
+    """ERM where the data do not move: all splits are joined, shuffled and cut again into the same sizes.
+
+    Its figures say what the data allow, not how a method copes with the shift; the split is the seed's own. Two-piece
+    graphs are drawn anew instead, with a base that says nothing of the class (spec gala 5.1).
+    """
+
+
+@register("oracle-xgnn", tags=("graphs",))
+class OracleXGNN(_Unmoved, XGNN):
+    """XGNN where the data do not move, as `oracle` is ERM there: what CIGA's networks could reach."""
 
 
 def _without_shortcut(dataset: Dataset) -> Dataset:

@@ -44,6 +44,7 @@ def _gala(
         {
             **RANDOM_ENVIRONMENTS,
             "xgnn": parts,
+            "oracle-xgnn": parts,
             "ciga-v1": {**parts, "contrast": contrast},
             "ciga-v2": {**parts, "contrast": contrast},
             "dir": {**parts, "penalty": 1e-2},

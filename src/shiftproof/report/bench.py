@@ -72,7 +72,7 @@ def _panel(panel: Panel) -> dict[str, Any]:
     best: dict[str, float] = {}
     top = min if less_is_better(str(panel.rows[0]["metric"])) else max
     for row in panel.rows:
-        if panel.ranks and row["mean"] is not None and row["method"] != "oracle":
+        if panel.ranks and row["mean"] is not None and not row["method"].startswith("oracle"):
             best[row["dataset"]] = top(best.get(row["dataset"], row["mean"]), row["mean"])
     metric, _, rest = panel.title.partition(" ")
     return {
