@@ -56,7 +56,7 @@ def finished(folder, seed: int, val, test) -> Job:
     settings = [{"objective": "irm", "penalty": 10.0}, {"objective": "irm", "penalty": 1e4}]
     table = {"metric": "worst_group", "settings": settings, "steps": [5, 9], "scores": {"val": val, "test": test}}
     write_json(job.out / "heads.json", {**table, "probes": {"dfr": 0.5 + seed / 10}})
-    write_json(job.out / "timing.json", {"device": "cpu"})
+    write_json(job.out / "timing.json", {"device": "cpu", "commit": f"c{seed}"})
     return job
 
 
@@ -69,6 +69,7 @@ def test_one_penalty_and_length_is_chosen_for_all_seeds(tmp_path):
     honest, oracle, probe = feat.head_rows(jobs)
     assert honest["values"] == [0.4, 0.3]
     assert honest["chosen"] == {"penalty": 10.0, "steps": 9}
+    assert honest["commit"] == "c0 and c1"
     assert honest["variant"] == {"features": "ifeat", "objective": "irm", "selection": "val"}
     assert honest["published"] == pytest.approx({"mean": 0.7057, "std": 0.0068})
     assert oracle["values"] == [0.8, 0.9]

@@ -13,12 +13,11 @@ from shiftproof.bench.figures import Line, draw_curves, draw_kinds
 from shiftproof.bench.jobs import Job
 from shiftproof.bench.published_feat import printed_head, printed_round
 from shiftproof.bench.recipes import Cell, Recipe, Row
-from shiftproof.bench.table import rows_of, summarise
+from shiftproof.bench.table import how_made, rows_of, summarise
 from shiftproof.features.many_heads import HEADS
 from shiftproof.presets.feat import ALL_OBJECTIVES
 from shiftproof.registry import parse_name, register
 from shiftproof.training.checkpoint import read_json
-from shiftproof.training.run import TIMING
 from shiftproof.training.steps import Compile
 
 # spec feat 7.2: epochs (full batch: steps) of stage 1 by data set; Bonsai's second round as in its text and scripts
@@ -173,7 +172,7 @@ def head_rows(jobs: Sequence[Job], keep: Sequence[str] = ()) -> list[Row]:
         for probe in tables[0]["probes"]:
             values = [table["probes"].get(probe) for table in tables]
             variant = {"features": members[0].variant["features"], "probe": probe}
-            rows.append(_row(members[0], variant, tables[0]["metric"], "half of the data", values))
+            rows.append(_row(members, variant, tables[0]["metric"], "half of the data", values))
     for row in rows_of(job for job in jobs if job.method != "feat-heads"):
         named = {"features": row["variant"]["features"], "objective": row["variant"]["objective"]}
         printed = printed_head(parse_name(row["dataset"])[0], named["features"], named["objective"])
@@ -195,7 +194,7 @@ def _chosen_row(
     features = members[0].variant["features"]
     variant = {"features": features, "objective": objective, "selection": words.partition(":")[0]}
     values = [table["scores"]["test"][step][place] for table in tables]
-    row = _row(members[0], variant, tables[0]["metric"], words, values)
+    row = _row(members, variant, tables[0]["metric"], words, values)
     row["chosen"] = {"penalty": settings[place]["penalty"], "steps": steps[step]}
     row["published"] = printed_head(parse_name(members[0].data)[0], features, objective)
     return row
@@ -227,7 +226,7 @@ def round_rows(jobs: Sequence[Job]) -> list[Row]:
             for rule in ("sum130", "honest_sum", "novelty"):
                 measures[f"stops_{rule}"] = [float(must_stop(rule, log) is not None) for log in found]
             for metric, values in measures.items():
-                row = _row(members[0], {"round": number}, metric, "last", values)
+                row = _row(members, {"round": number}, metric, "last", values)
                 rows.append({**row, "published": printed_round(data, metric, number)})
     return rows
 
@@ -261,15 +260,17 @@ def _by_cell(jobs: Any) -> list[list[Job]]:
     return [sorted(members, key=lambda job: job.seed) for members in groups.values()]
 
 
-def _row(job: Job, variant: dict[str, Any], metric: str, selection: str, values: Sequence[float | None]) -> Row:
+def _row(
+    jobs: Sequence[Job], variant: dict[str, Any], metric: str, selection: str, values: Sequence[float | None]
+) -> Row:
     return {
-        "dataset": job.data,
-        "method": job.method,
+        "dataset": jobs[0].data,
+        "method": jobs[0].method,
         "variant": variant,
         "metric": metric,
         "split": "test",
         "selection": selection,
         **summarise(list(values)),
-        "device": str(read_json(job.out / TIMING, "a table").get("device")),
+        **how_made(jobs),
         "published": None,
     }

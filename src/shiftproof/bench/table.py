@@ -47,8 +47,7 @@ def rows_of(jobs: Iterable[Job], metric: str | None = None, split: str = "test")
                 **summarise(values),
                 "of_seeds": [job.seed for job in members],
                 **_explained(found, split),
-                "device": _recorded(members, "device"),
-                "commit": _recorded(members, "commit"),
+                **how_made(members),
                 "published": _printed(members[0], chosen),
             }
         )
@@ -68,9 +67,10 @@ def _explained(found: list[dict[str, Any]], split: str) -> dict[str, Any]:
     return {"edge_auc": summarise(known)} if known else {}
 
 
-def _recorded(jobs: Iterable[Job], what: str) -> str:
-    """What the runs say of how they were made; of a run that does not say, nobody may say it later."""
-    return _joined(read_json(job.out / TIMING, "a table").get(what, "not recorded") for job in jobs)
+def how_made(jobs: Iterable[Job]) -> dict[str, str]:
+    """Devices and commits that runs say they were made with; of a run that does not say, nobody may say it later."""
+    clocks = [read_json(job.out / TIMING, "a table") for job in jobs]
+    return {what: _joined(clock.get(what, "not recorded") for clock in clocks) for what in ("device", "commit")}
 
 
 def _joined(values: Iterable[Any]) -> str:
