@@ -1,9 +1,12 @@
 """What all tests share."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
+
+from shiftproof import cli
 
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 
@@ -16,3 +19,22 @@ def real_data(monkeypatch: pytest.MonkeyPatch) -> Path:
         pytest.skip("needs real data files: name their folder in SHIFTPROOF_DATA")
     monkeypatch.setenv("SHIFTPROOF_DATA", str(folder))
     return folder
+
+
+@pytest.fixture
+def shiftproof(monkeypatch, capsys, tmp_path):
+    """Run the command with these words in an empty folder: (status, stdout, stderr)."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["shiftproof", *map(str, words)])
+        capsys.readouterr()
+        try:
+            cli.main()
+            status = 0
+        except SystemExit as end:
+            status = end.code or 0
+        printed = capsys.readouterr()
+        return status, printed.out, printed.err
+
+    return run

@@ -1,36 +1,21 @@
 """`shiftproof diagnose` from outside."""
 
 import json
-import sys
+from functools import partial
 
 import pytest
-
-from shiftproof import cli
 
 TINY = "two-piece:inv=0.7,spu=0.9,train_per_class=60,val_per_class=20,test_per_class=20"
 
 
 @pytest.fixture
-def shiftproof(monkeypatch, capsys, tmp_path):
+def diagnose(shiftproof):
     """Run `shiftproof diagnose` with these words in an empty folder: (status, stdout, stderr)."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["shiftproof", "diagnose", *map(str, words)])
-        capsys.readouterr()
-        try:
-            cli.main()
-            status = 0
-        except SystemExit as end:
-            status = end.code or 0
-        printed = capsys.readouterr()
-        return status, printed.out, printed.err
-
-    return run
+    return partial(shiftproof, "diagnose")
 
 
-def test_it_tells_in_words_and_writes_what_it_told(shiftproof, tmp_path) -> None:
-    status, out, err = shiftproof(TINY, "--out", "told", "--epochs", 1, "--device", "cpu")
+def test_it_tells_in_words_and_writes_what_it_told(diagnose, tmp_path) -> None:
+    status, out, err = diagnose(TINY, "--out", "told", "--epochs", 1, "--device", "cpu")
     assert (status, err) == (0, "")
     for words in ("The shortcut dominates", "Can cope: gala", "Cannot: erm", "Assistant", "Expected drop"):
         assert words in out
@@ -41,15 +26,15 @@ def test_it_tells_in_words_and_writes_what_it_told(shiftproof, tmp_path) -> None
     ]
 
 
-def test_json_is_all_that_is_printed_for_machines(shiftproof, tmp_path) -> None:
-    status, out, err = shiftproof("two-bit:per_env=100", "--no-assistant", "--json")
+def test_json_is_all_that_is_printed_for_machines(diagnose, tmp_path) -> None:
+    status, out, err = diagnose("two-bit:per_env=100", "--no-assistant", "--json")
     assert (status, err) == (0, "")
     assert json.loads(out)["tracking"] is None
     assert not list(tmp_path.iterdir())
 
 
-def test_a_column_can_be_the_environment(shiftproof) -> None:
-    status, out, _ = shiftproof(TINY, "--no-assistant", "--group", "base")
+def test_a_column_can_be_the_environment(diagnose) -> None:
+    status, out, _ = diagnose(TINY, "--no-assistant", "--group", "base")
     assert status == 0
     assert "training environments" in out
 
@@ -66,9 +51,9 @@ def test_a_column_can_be_the_environment(shiftproof) -> None:
         ([TINY, "--out", "taken", "--no-assistant"], "--out names a folder"),
     ],
 )
-def test_a_mistake_is_one_sentence_and_status_2(shiftproof, tmp_path, words, said) -> None:
+def test_a_mistake_is_one_sentence_and_status_2(diagnose, tmp_path, words, said) -> None:
     (tmp_path / "taken").write_text("")
-    status, out, err = shiftproof(*words)
+    status, out, err = diagnose(*words)
     assert status == 2, err
     assert said in err
     assert err.count("\n") == 1
@@ -77,9 +62,9 @@ def test_a_mistake_is_one_sentence_and_status_2(shiftproof, tmp_path, words, sai
 
 
 @pytest.mark.parametrize("content", [b"", b"smiles,label\n", bytes(range(256)) * 8])
-def test_a_file_that_is_no_data_is_one_sentence_and_status_2(shiftproof, tmp_path, content) -> None:
+def test_a_file_that_is_no_data_is_one_sentence_and_status_2(diagnose, tmp_path, content) -> None:
     (tmp_path / "data.csv").write_bytes(content)
-    status, out, err = shiftproof("data.csv", "--no-assistant")
+    status, out, err = diagnose("data.csv", "--no-assistant")
     assert status == 2
     assert err.count("\n") == 1
     assert "Traceback" not in out + err

@@ -13,7 +13,7 @@ from shiftproof.training.metrics import LOWER_IS_BETTER
 
 Row = Mapping[str, Any]
 _ROUNDED = {"mcc": 0.005}  # the tables print two digits of it, so a deviation of 0.00 is one below 0.005
-_NOT_RANKED = ("oracle",)  # methods that know what nobody would
+NOT_RANKED = ("oracle",)  # methods that know what nobody would
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def _average_ranks(by_data: Mapping[str, Mapping[str, Row]], sign: float) -> dic
     everywhere = [
         name
         for name in dict.fromkeys(name for found in by_data.values() for name in found)
-        if all(name in found for found in by_data.values()) and not name.startswith(_NOT_RANKED)
+        if all(name in found for found in by_data.values()) and not name.startswith(NOT_RANKED)
     ]
     if len(everywhere) < 2:
         return {}
@@ -145,7 +145,7 @@ def _average_ranks(by_data: Mapping[str, Mapping[str, Row]], sign: float) -> dic
 
 def _tests(data: str, found: Mapping[str, Row], ours: Sequence[str], sign: float) -> list[Tested]:
     """Ours (or everything, where nothing is ours) against ERM, and ours against the best of the others."""
-    fair = {name: row for name, row in found.items() if not name.startswith(_NOT_RANKED)}
+    fair = {name: row for name, row in found.items() if not name.startswith(NOT_RANKED)}
     own = [name for name in fair if name in ours]
     others = [name for name in fair if name not in own]
     rival = max(others, key=lambda name: sign * fair[name]["mean"], default=None) if own else None

@@ -30,7 +30,7 @@ from shiftproof.objectives import (
     sample_losses,
     vrex_penalty,
 )
-from shiftproof.registry import register
+from shiftproof.registry import register, with_options_of
 from shiftproof.training.balance import Weighted
 from shiftproof.training.trainer import Trainer
 
@@ -161,6 +161,7 @@ class FeATMethod(FeatureMethod):
     unless `freeze=False`. `termination` is a rule of `shiftproof.features.must_stop`; None trains all rounds.
     """
 
+    @with_options_of(FeatureMethod)
     def __init__(
         self,
         shape: DataShape,
@@ -170,38 +171,10 @@ class FeATMethod(FeatureMethod):
         penalty: float = 1.0,
         ib_penalty: float = 1.0,
         step: float = 0.01,
-        features: Features = "ifeat",
-        rounds: int = 2,
-        round_epochs: int = 20,
-        round_steps: int | None = None,
-        discovery_epochs: tuple[int, ...] = (),
-        synthesis_epochs: int | None = None,
-        retention: float = 0.01,
-        dro_includes_retention: bool = False,
-        merge: Merge = "uniform",
-        termination: Termination | None = None,
-        freeze: bool = True,
         head: Literal["new", "merged"] = "new",
-        environments: Environments = "auto",
-        reduction: Literal["mean", "sum"] = "mean",
+        **options: Any,
     ) -> None:
-        super().__init__(
-            shape,
-            network=network,
-            features=features,
-            rounds=rounds,
-            round_epochs=round_epochs,
-            round_steps=round_steps,
-            discovery_epochs=discovery_epochs,
-            synthesis_epochs=synthesis_epochs,
-            retention=retention,
-            dro_includes_retention=dro_includes_retention,
-            merge=merge,
-            termination=termination,
-            freeze=freeze,
-            environments=environments,
-            reduction=reduction,
-        )
+        super().__init__(shape, network=network, **options)
         if objective not in OBJECTIVES:
             raise unknown("objective", objective, OBJECTIVES)
         if objective == "clove" and shape.task not in ("binary", "multiclass"):

@@ -6,7 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shiftproof.bench.comparison import Comparison, Panel, deviation, is_within, label, less_is_better, printed
+from shiftproof.bench.comparison import (
+    NOT_RANKED,
+    Comparison,
+    Panel,
+    deviation,
+    is_within,
+    label,
+    less_is_better,
+    printed,
+)
 from shiftproof.bench.measured import by_chapter, held_against, read_results
 from shiftproof.bench.significance import CORRECTION
 from shiftproof.report.page import template
@@ -72,7 +81,7 @@ def _panel(panel: Panel) -> dict[str, Any]:
     best: dict[str, float] = {}
     top = min if less_is_better(str(panel.rows[0]["metric"])) else max
     for row in panel.rows:
-        if panel.ranks and row["mean"] is not None and not row["method"].startswith("oracle"):
+        if panel.ranks and row["mean"] is not None and not row["method"].startswith(NOT_RANKED):
             best[row["dataset"]] = top(best.get(row["dataset"], row["mean"]), row["mean"])
     metric, _, rest = panel.title.partition(" ")
     return {
