@@ -14,7 +14,7 @@ from shiftproof.errors import ShiftproofError
 from shiftproof.explain import explanation_auc, fidelity_minus, fidelity_plus, from_pyg, pyg_explainer, to_pyg
 from shiftproof.methods import Explanation
 from shiftproof.methods.amortised import hard_concrete
-from shiftproof.methods.masks import gnnexplainer, occlusion, repeat_graphs
+from shiftproof.methods.masks import gnnexplainer, occlusion, predicted, repeat_graphs
 from shiftproof.methods.weighted import as_weighted
 from shiftproof.nn import reverse_edges
 
@@ -158,6 +158,34 @@ def test_a_mask_network_weighs_both_directions_of_an_edge_alike(kind):
     reverse = reverse_edges(batch.edge_index, batch.num_nodes)
     assert bool((reverse != torch.arange(len(reverse))).any())
     assert torch.equal(weight, weight[reverse])
+
+
+def test_a_mask_network_can_be_trained_on_labels_instead_of_predictions():
+    from shiftproof.methods.amortised import MaskNetwork
+
+    graphs = graphs_with_culprits()
+    model = as_weighted(seeded(OwnGIN))
+    batch = graphs.whole()
+    with torch.no_grad():
+        said = predicted(model(batch), model.task_of(model(batch)))
+
+    def cost(target, labels):
+        torch.manual_seed(0)
+        network = MaskNetwork(8, target=target).eval()
+        return float(network.loss(model, replace(batch, y=labels)).detach())
+
+    assert cost("label", said) == cost("prediction", said) == cost("prediction", 1 - said)
+    assert cost("label", 1 - said) != cost("label", said)
+    with pytest.raises(ShiftproofError, match="graphs with labels"):
+        cost("label", None)
+
+
+@pytest.mark.parametrize(("method", "splits"), [("gnnexplainer", {"test"}), ("pgexplainer", {"train", "val", "test"})])
+def test_explanations_that_are_searched_for_are_not_measured_where_the_model_was_trained(method, splits):
+    data = sp.load("ba-2motifs:graphs=40")
+    options = {"steps": 1} if method == "gnnexplainer" else {"explainer_epochs": 1}
+    run = sp.fit(method, data, epochs=1, **options)
+    assert {name for name, found in run.metrics.items() if "edge_auc" in found} == splits
 
 
 def test_hard_gates_are_shut_or_open_and_open_as_often_as_they_say():

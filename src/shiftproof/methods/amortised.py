@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from shiftproof.data.dataset import Task
 from shiftproof.data.graphs import GraphBatch, GraphSet
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.masks import bernoulli_entropy, disagreement, predicted
@@ -24,6 +25,7 @@ from shiftproof.nn.sampling import straight_through
 
 Kind = Literal["pgexplainer", "graphmask"]
 KINDS: tuple[Kind, ...] = ("pgexplainer", "graphmask")
+Target = Literal["prediction", "label"]
 TEMPERATURES = (5.0, 1.0)  # spec gmt 5.4, from the first epoch to the last
 HARD_TEMPERATURE, SHIFT, STRETCH = 1 / 3, 3.0, (-0.2, 1.0)  # spec gmt 5.5
 # spec gmt 5.4 and 5.5: the weights of size and entropy
@@ -41,7 +43,8 @@ class MaskNetwork(nn.Module):
     - "graphmask": a hard concrete gate, one for all layers; `|m|` is the expected share of open gates. `LayerGates` has
       a gate for each message of each layer.
 
-    Scores of both directions of an edge are averaged.
+    Scores of both directions of an edge are averaged. With `target="label"` the masked model is to give the true label
+    instead of its own prediction.
     """
 
     def __init__(
@@ -52,11 +55,12 @@ class MaskNetwork(nn.Module):
         size: float | None = None,
         entropy: float | None = None,
         dropout: float = 0.5,
+        target: Target = "prediction",
     ) -> None:
         super().__init__()
         if kind not in KINDS:
             raise unknown("kind of mask network", kind, KINDS)
-        self.kind = kind
+        self.kind, self.target = kind, target
         self.size = SIZE[kind] if size is None else size
         self.entropy = ENTROPY[kind] if entropy is None else entropy
         self.scorer = EdgeScorer(channels, norm="instance", dropout=dropout)
@@ -88,7 +92,8 @@ class MaskNetwork(nn.Module):
         else:
             weight = mask = self._symmetric(sample_concrete(logits, temperature), batch)
             cost = segment_sum(mask, owner, graphs)
-        kept = disagreement(model(batch, weight), predicted(whole, task), task)
+        wanted = predicted(whole, task) if self.target == "prediction" else _labels(batch, whole, task)
+        kept = disagreement(model(batch, weight), wanted, task)
         total = kept + self.size * cost
         if self.entropy:
             total = total + self.entropy * segment_mean(bernoulli_entropy(0.99 * mask + 0.005), owner, graphs)
@@ -104,7 +109,7 @@ class MaskNetwork(nn.Module):
         batch_size: int = 128,
         seed: int = 0,
     ) -> MaskNetwork:
-        """Train on graphs, whose labels are not looked at: the model's own predictions are what is to be kept."""
+        """Train on graphs; their labels are looked at only where `target` says so."""
         if epochs < 1:
             raise ShiftproofError(f"a mask network is trained for at least one epoch, not {epochs}")
         optimizer = torch.optim.Adam(self.to(graphs.device).parameters(), lr=lr)
@@ -123,6 +128,13 @@ class MaskNetwork(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.kind!r}, size={self.size}, entropy={self.entropy}"
+
+
+def _labels(batch: GraphBatch, logits: Tensor, task: Task) -> Tensor:
+    """The true labels, as the loss of the task wants them."""
+    if batch.y is None:
+        raise ShiftproofError("target 'label' needs graphs with labels; 'prediction' does without")
+    return batch.y if task == "multiclass" else batch.y.to(logits.dtype).view_as(logits)
 
 
 def train_on(

@@ -206,6 +206,7 @@ class Method(nn.Module):
     ties_by_loss: bool = False  # of epochs with the same metric the one with the lowest loss is kept, not the first
     domain_by_domain: bool = False  # whether every batch is of one environment, and they take turns
     mixes_environments: bool = False  # whether `arrange` shuffles them away: no preset draws batches from each then
+    searches_explanations: bool = False  # whether `explain` is an optimisation for every graph, so asked sparingly
     capturable: bool = True  # whether a step understands padded batches; if not, `compile` leaves it as it is on a GPU
 
     def __init__(self, shape: DataShape) -> None:

@@ -40,6 +40,8 @@ class BernMask(_PostHocPoints):
     `entropy` the two weights (spec gmt 5.8).
     """
 
+    searches_explanations = True
+
     def __init__(
         self,
         shape: DataShape,
