@@ -219,8 +219,8 @@ def draw_explanations(explained: Mapping[str, Any], path: Path) -> Path:
 
 def measured(rows: Iterable[Row]) -> str:
     """What the figures of these rows are, for an axis."""
-    words = dict.fromkeys(f"{row['split']} {row['metric']}".replace("_", " ") for row in rows)
-    return " and ".join(words)
+    words = (f"{row['split']} {row['metric']}" + (f" of {row['of']}" if "of" in row else "") for row in rows)
+    return " and ".join(dict.fromkeys(word.replace("_", " ") for word in words))
 
 
 @contextmanager
