@@ -35,15 +35,23 @@ def test_every_entry_names_a_method_and_settings_that_it_takes(name):
             assert settings.keys() <= known, method
 
 
-@pytest.mark.parametrize(("a", "b", "alpha", "copies"), [(0.8, 0.6, 0.5, "auto"), (0.7, 0.9, 128.0, 4)])
-def test_two_piece_graphs_take_a_short_assistant_and_the_protocol_the_released_one(graphs, a, b, alpha, copies):
+@pytest.mark.parametrize(
+    ("a", "b", "of_ours", "of_released"),
+    [  # weight of the contrast and copies
+        (0.8, 0.6, (0.5, "auto"), (0.5, "auto")),
+        (0.8, 0.7, (8.0, "off"), (1.0, "auto")),
+        (0.8, 0.9, (8.0, 4), (0.5, 3)),
+        (0.7, 0.9, (128.0, 4), (128.0, 4)),
+    ],
+)
+def test_two_piece_graphs_take_a_short_assistant_and_the_protocol_the_released_one(graphs, a, b, of_ours, of_released):
     data = replace(named(graphs, "two-piece"), options={"a": a, "b": b})
     ours, released = (preset_for(data, protocol).settings("gala") for protocol in (None, "gala"))
     assert (ours["reference_epochs"], ours["assistant_select"]) == (10, "last")
     assert released["assistant_select"] == "val"
     assert "reference_epochs" not in released
-    for settings in (ours, released):
-        assert (settings["alpha"], settings["upsample"], settings["clusters"]) == (alpha, copies, 3)
+    for settings, wanted in ((ours, of_ours), (released, of_released)):
+        assert (settings["alpha"], settings["upsample"], settings["clusters"]) == (*wanted, 3)
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_a_helper_can_be_judged_otherwise_than_the_run_it_helps(data) -> None:
     [(0.8, 0.6, 0.5, "auto"), (0.8, 0.7, 1.0, "auto"), (0.8, 0.9, 0.5, 3), (0.7, 0.9, 128.0, 4), (0.7, 0.95, 128.0, 4)],
 )
 def test_gala_takes_the_published_settings_of_the_nearest_pair(a, b, alpha, upsample) -> None:
-    settings = preset_for(sp.load("two-piece", a=a, b=b, **SMALL)).settings("gala")
+    settings = preset_for(sp.load("two-piece", a=a, b=b, **SMALL), "gala").settings("gala")
     assert (settings["alpha"], settings["upsample"]) == (alpha, upsample)
     assert (settings["clusters"], settings["terms_from"], settings["warmup"]) == (3, 10, 100)
 
