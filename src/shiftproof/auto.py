@@ -79,7 +79,7 @@ def choose(
     epochs = _epochs_of_a_trial(settings or {}, epochs)
     budget = budget_of(settings or {}, epochs, samples)
     if "val" not in dataset.splits:
-        return Choice("erm", f"there is no validation split to choose by, so it is ERM on '{dataset.name}'", budget)
+        return Choice("erm", f"erm: '{dataset.name}' has no validation split to choose by", budget)
     small = _smaller(dataset, samples, seed)
     found: dict[str, dict[str, Any]] = {}
     for name in candidates_for(dataset):
@@ -92,8 +92,7 @@ def choose(
         found[name] = {**_judged(run, small), "seconds": round(time.perf_counter() - begun, 2)}
     able = {name: values for name, values in found.items() if values.get("val") is not None}
     if not able:
-        why = "no candidate could be judged"
-        return Choice("erm", f"{why}, so it is ERM", budget, found)
+        return Choice("erm", "erm: no candidate could be judged", budget, found)
     method, how = _decide(able, dataset)
     scored = ", ".join(f"{name} {values['val']:.4f}" for name, values in able.items())
     reason = f"{method}: {how} (val {dataset.metric}: {scored}; {budget}, too little to tell small differences)"
