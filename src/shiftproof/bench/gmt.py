@@ -151,6 +151,7 @@ def gmt_controls() -> Recipe:
         ("gmt-sam", {"aggregate": "probs"}),
         ("gmt-sam", {"batch_norm": "pooled"}),
         ("gmt-sam", {"samples": 1}),
+        ("gmt-sam", {"freeze_mode": "eval"}),
         ("gmt-sam", {**PNA, "ratio": STATED_RATIO["pna"][key]}),
         ("gmt-sam", {**PNA, "zero_weight": "delete"}),
     )
