@@ -3,7 +3,7 @@
 import pytest
 import torch
 from looks_at_graphs import assert_same_split
-from torch_geometric.data import Data, InMemoryDataset
+from torch_geometric.data import Batch, Data, InMemoryDataset
 
 from shiftproof.data import GraphSet, load
 from shiftproof.errors import ShiftproofError
@@ -80,6 +80,16 @@ def test_graphs_without_features_get_a_constant_and_isolated_nodes_stay() -> Non
 def test_what_does_not_fit_is_one_sentence(changed, said: str) -> None:
     with pytest.raises(ShiftproofError, match=f"mine: .*{said}"):
         GraphSet.from_pyg(some_graphs(**changed), where="mine")
+
+
+def test_one_graph_or_other_things_where_a_list_of_graphs_belongs_are_one_sentence() -> None:
+    graphs = some_graphs()
+    with pytest.raises(ShiftproofError, match=r"not one Data; give \[graph\]"):
+        GraphSet.from_pyg(graphs[0])
+    with pytest.raises(ShiftproofError, match=r"not one DataBatch; give its to_data_list\(\)"):
+        load(Batch.from_data_list(graphs))
+    with pytest.raises(ShiftproofError, match="not tuple"):
+        GraphSet.from_pyg([*graphs, (1, 2)])
 
 
 class Stored(InMemoryDataset):

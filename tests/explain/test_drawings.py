@@ -15,6 +15,7 @@ from shiftproof.data import molecule_graphs
 from shiftproof.data.chemistry import SYMBOLS
 from shiftproof.errors import ShiftproofError
 from shiftproof.explain import draw, write_explanations
+from shiftproof.explain.drawings import title_of
 from shiftproof.explain.superpixel_drawings import is_superpixels
 from shiftproof.explain.writing import chosen_graphs
 from shiftproof.methods import Explanation
@@ -156,3 +157,18 @@ def test_points_are_drawn_at_their_places(tmp_path):
     nowhere = Explanation(batch.replace(node_columns={}), node_scores=found.node_scores)
     with pytest.raises(ShiftproofError, match="no node column 'pos'"):
         draw(nowhere, tmp_path / "a.svg", kind="points")
+
+
+def test_titles_say_no_more_than_is_known():
+    batch = random_graphs(count=2).whole()
+    scores = torch.rand(batch.num_edges)
+
+    def title(y, logits):
+        return title_of(
+            Explanation(batch.replace(y=torch.tensor(y)), edge_scores=scores, logits=torch.tensor(logits)), 1
+        )
+
+    assert title([0, 1], [[0.0, 1.0], [2.0, 1.0]]) == "graph 1, class 1, predicted 0"
+    assert title([0.0, 1.0], [-1.0, 2.5]) == "graph 1, class 1, predicted 1"
+    assert title([2.0, 7.0], [2.2, 6.5]) == "graph 1, class 7, predicted 6.50"
+    assert title([[0.0, 1.0], [1.0, 1.0]], [[0.1, 0.2], [0.3, 0.4]]) == "graph 1"

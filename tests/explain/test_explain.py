@@ -98,3 +98,40 @@ def test_graphs_of_another_kind_and_wrong_files_are_one_sentence(folder, tmp_pat
         sp.explain(folder, "two-bit:per_env=50")
     with pytest.raises(ShiftproofError, match=r"must end in \.png, \.svg or \.pdf"):
         sp.explain(folder, sp.load(SMALL).test[:1]).draw(tmp_path / "why.txt")
+
+
+def test_what_cannot_be_written_leaves_nothing_behind(folder, tmp_path) -> None:
+    many = sp.load(SMALL.replace("test_per_class=4", "test_per_class=30")).test
+    file = tmp_path / "file"
+    file.write_text("")
+    for out, graphs, said in (
+        (tmp_path / "many", many, "from 1 to 60 graphs, not 99"),
+        (tmp_path / "none", many[:0], "no graph to explain"),
+        (file, many[:2], "written to a folder"),
+        (file / "below", many[:2], "written to a folder"),
+    ):
+        with pytest.raises(ShiftproofError, match=said):
+            sp.explain.write_explanations(folder, graphs, out, graphs=99)
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_samples_that_are_no_graphs_are_named_as_such(folder) -> None:
+    with pytest.raises(ShiftproofError, match="reasons are given for graphs"):
+        sp.explain(folder, sp.load("two-bit:per_env=50").test)
+    with pytest.raises(ShiftproofError, match=r"not one Data; give \[graph\]"):
+        sp.explain(folder, sp.load(SMALL).test.to_pyg()[0])
+
+
+@pytest.mark.parametrize(
+    ("by", "options", "said"),
+    [
+        ("pgexplainer", {"epochs": 1, "lr": -1.0}, "at a rate above 0"),
+        ("graphmask", {"epochs": 3, "layerwise": True, "lr": 0.0}, "at a rate above 0"),
+        ("gnnexplainer", {"lr": float("nan")}, "positive size"),
+        ("occlusion", {"most_edges": 0}, "at least one edge"),
+    ],
+)
+def test_settings_of_explainers_that_cannot_be_right_are_one_sentence(by, options, said) -> None:
+    data = sp.load(SMALL)
+    with pytest.raises(ShiftproofError, match=said):
+        sp.explain(sp.fit("erm", data, epochs=1), data.test[:2], by=by, **options)

@@ -287,3 +287,15 @@ def test_lists_of_pyg_graphs_and_tasks_are_taken():
     assert torch.equal(found.edge_scores, sp.explain(seeded(OwnGCN), graphs, by="gradient").edge_scores)
     regression = sp.explain(seeded(OwnGIN), graphs, by="gnnexplainer", task="regression", steps=3)
     assert bool(regression.edge_scores.isfinite().all())
+
+
+def test_what_pyg_cannot_explain_or_holds_wrongly_is_one_sentence():
+    from torch_geometric.explain import AttentionExplainer
+
+    graphs = random_graphs()
+    with pytest.raises(ShiftproofError, match="AttentionExplainer"):
+        sp.explain(OwnGCN(), graphs, by=AttentionExplainer())
+    one = to_pyg(sp.explain(OwnGCN(), graphs, by="gradient"))[0]
+    one.edge_mask = one.edge_mask[:3]
+    with pytest.raises(ShiftproofError, match=r"edge_mask of explanation 0 is \(3,\)"):
+        from_pyg(one)

@@ -209,6 +209,14 @@ def test_what_cannot_be_asked_is_one_sentence():
         explanation_auc(scored(random_graphs(marked=False)))
     with pytest.raises(ShiftproofError, match="pass an Explanation"):
         counterfactual_fidelity(OwnGCN(), random_graphs())
+    with pytest.raises(ShiftproofError, match="one row of logits for each of 6 graphs"):
+        as_weighted(lambda x, edge_index: x)(batch)
+    with pytest.raises(ShiftproofError, match="gives tuple"):
+        as_weighted(lambda x, batch: (x, batch))(batch)
+    with pytest.raises(ShiftproofError, match="unknown task 'clases'"):
+        as_weighted(counting, "clases")  # type: ignore[arg-type]
+    with pytest.raises(ShiftproofError, match="at most 1"):
+        fidelity_plus(OwnGCN(), scored(), ratio=float("nan"))
 
 
 def test_a_model_that_takes_the_whole_batch():

@@ -33,14 +33,22 @@ def pack(graphs: Iterable[Data], where: str = "graphs") -> GraphSet:
     node or edge, whichever its first dimension fits in every graph. Graphs without `x` get the constant feature 1.
     Text and other objects stay behind.
     """
-    from torch_geometric.data import InMemoryDataset
+    from torch_geometric.data import Data, InMemoryDataset
 
+    if isinstance(graphs, Data):
+        instead = "its to_data_list()" if hasattr(graphs, "to_data_list") else "[graph]"
+        raise ShiftproofError(
+            f"{where}: a list of PyG graphs belongs here, not one {type(graphs).__name__}; give {instead}"
+        )
     if isinstance(graphs, InMemoryDataset) and graphs.transform is None and _is_collated(graphs):
         packed = _packed(*_from_collated(graphs), where)
         return packed if graphs._indices is None else packed[list(graphs._indices)]
     graphs = list(graphs)
     if not graphs:
         raise ShiftproofError(f"{where}: there is no graph")
+    strange = next((graph for graph in graphs if not isinstance(graph, Data)), None)
+    if strange is not None:
+        raise ShiftproofError(f"{where}: a graph is a torch_geometric.data.Data, not {type(strange).__name__}")
     return _packed(*_from_list(graphs, where), where)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from shiftproof.data.dataset import Dataset, Task
+from shiftproof.data.dataset import Dataset, Split, Task
 from shiftproof.data.graphs import GraphSet
 from shiftproof.data.loading import load
 from shiftproof.errors import ShiftproofError
@@ -65,7 +65,7 @@ def graphs_of(data: Any, split: str = "test") -> GraphSet:
     """The graphs to be explained: a set, a split of a data set, or a list of PyG graphs, which are all taken."""
     if isinstance(data, Sequence) and not isinstance(data, str):
         return GraphSet.from_pyg(data)
-    graphs = data if isinstance(data, GraphSet) else (data if isinstance(data, Dataset) else load(data))[split]
+    graphs = data if isinstance(data, Split) else (data if isinstance(data, Dataset) else load(data))[split]
     if not isinstance(graphs, GraphSet):
         raise ShiftproofError("reasons are given for graphs; this data set holds plain tensors")
     return graphs

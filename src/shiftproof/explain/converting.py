@@ -70,6 +70,11 @@ def from_pyg(explanations: PyGExplanation | Sequence[PyGExplanation]) -> Explana
             raise ShiftproofError(f"explanation {number} does not hold its graph, x and edge_index")
         if one.get("edge_mask") is None and one.get("node_mask") is None:
             raise ShiftproofError(f"explanation {number} has neither an edge_mask nor a node_mask")
+        mask, edges = one.get("edge_mask"), one.edge_index.shape[1]
+        if mask is not None and mask.shape != (edges,):
+            raise ShiftproofError(
+                f"the edge_mask of explanation {number} is {tuple(mask.shape)}, its edges are {edges}"
+            )
     if len(given) == 1 and given[0].get("batch") is not None:
         return _of_batch(given[0])
     keep = ("x", "edge_index", "edge_attr", "y", "edge_truth", "node_truth")
@@ -121,7 +126,10 @@ def explain_by_pyg(model: Any, batch: GraphBatch, algorithm: ExplainerAlgorithm,
     with torch.no_grad(), asked.frozen():
         logits = asked(batch)
     kind = asked.task_of(logits)
-    explainer = pyg_explainer(asked, algorithm, task=kind, explanation_type="phenomenon")
+    try:
+        explainer = pyg_explainer(asked, algorithm, task=kind, explanation_type="phenomenon")
+    except ValueError as error:  # so PyG says that an explainer does not do what it is asked for
+        raise ShiftproofError(f"PyG's explainers are asked for edges that lead to a prediction; {error}") from None
     target = predicted(logits, kind)
     target = target.long() if kind == "binary" else target
     inputs = {"target": target, "batch": batch.batch, "edge_attr": batch.edge_attr}

@@ -43,6 +43,8 @@ def draw(
         raise ShiftproofError(f"'{path}' must end in .png, .svg or .pdf")
     if len(explanation) > MOST_GRAPHS:
         raise ShiftproofError(f"a picture holds at most {MOST_GRAPHS} graphs, not {len(explanation)}; choose some")
+    if columns < 1:
+        raise ShiftproofError(f"a picture has at least one column, not {columns}")
     if kind == "auto":
         kind = _fitting(explanation, path)
     if kind == "molecules":
@@ -161,9 +163,11 @@ def title_of(explanation: Explanation, number: int) -> str:
         parts.append(_worded(float(batch.y[number]), "class"))
     if logits is not None:
         row = logits[number]
-        if row.dim() and row.numel() > 1:
+        if batch.y is not None and batch.y[number].numel() > 1:
+            pass  # several questions have several answers, too many for a title
+        elif row.dim() and row.numel() > 1:
             parts.append(f"predicted {int(row.argmax())}")
-        elif batch.y is not None and bool((batch.y == batch.y.round()).all()):
+        elif batch.y is not None and bool(((batch.y == 0) | (batch.y == 1)).all()):
             parts.append(f"predicted {int(row.float().mean() > 0)}")
         else:
             parts.append(_worded(float(row), "predicted"))

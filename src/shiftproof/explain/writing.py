@@ -11,7 +11,9 @@ from typing import Any
 import torch
 
 from shiftproof.data.chemistry import ATOM, SYMBOLS, is_molecule
+from shiftproof.errors import ShiftproofError
 from shiftproof.explain.asking import as_model, explain, graphs_of
+from shiftproof.explain.drawings import MOST_GRAPHS
 from shiftproof.explain.elements import edge_scores, node_scores
 from shiftproof.explain.estimates import Estimate
 from shiftproof.explain.fidelity import fidelity_minus, fidelity_plus
@@ -41,17 +43,23 @@ def write_explanations(
     molecules, with the ground truth beside each where it is known.
     """
     out = Path(out)
+    if not next(folder for folder in (out, *out.absolute().parents) if folder.exists()).is_dir():
+        raise ShiftproofError(f"{out} is a file or lies in one; explanations are written to a folder")
     run = as_model(run)
     whole = graphs_of(data, split)
+    if not len(whole):
+        raise ShiftproofError("there is no graph to explain")
+    if not 1 <= min(graphs, len(whole)) <= MOST_GRAPHS:
+        raise ShiftproofError(f"a picture holds from 1 to {MOST_GRAPHS} graphs, not {graphs}")
     found = explain(run, whole, by=by, **(options or {}))
     molecules = is_molecule(found.batch)
     nodes = out / ("atoms.csv" if molecules else "nodes.csv")
+    measures: dict[str, Any] = {"graphs": len(whole), **judged(run, found)}
+    few = _some_of_each(whole.y.tolist() if whole.y is not None else [0] * len(whole), graphs)
+    picture = chosen_graphs(found, few).draw(out / "explanations.png")  # what can fail comes before the tables
     write_atomic(out / "edges.csv", edge_table(found))
     write_atomic(nodes, node_table(found))
-    measures: dict[str, Any] = {"graphs": len(whole), **judged(run, found)}
     write_json(out / "explanations.json", measures)
-    few = _some_of_each(whole.y.tolist() if whole.y is not None else [0] * len(whole), graphs)
-    picture = chosen_graphs(found, few).draw(out / "explanations.png")
     return {**measures, "table": str(out / "edges.csv"), "nodes": str(nodes), "picture": str(picture)}
 
 

@@ -110,8 +110,10 @@ class MaskNetwork(nn.Module):
         seed: int = 0,
     ) -> MaskNetwork:
         """Train on graphs; their labels are looked at only where `target` says so."""
-        if epochs < 1:
-            raise ShiftproofError(f"a mask network is trained for at least one epoch, not {epochs}")
+        if epochs < 1 or not lr > 0:
+            raise ShiftproofError(
+                f"a mask network is trained for at least one epoch at a rate above 0, not {epochs} at {lr}"
+            )
         optimizer = torch.optim.Adam(self.to(graphs.device).parameters(), lr=lr)
 
         def step(epoch: int, batch: GraphBatch) -> None:

@@ -132,6 +132,8 @@ class LayerGates(nn.Module):
             raise ShiftproofError(
                 f"{depth} layers are gated one after the other in at least {depth} epochs, not {epochs}"
             )
+        if not lr > 0:
+            raise ShiftproofError(f"gates are trained at a rate above 0, not {lr}")
         multiplier = torch.tensor(FIRST_MULTIPLIER, device=graphs.device, requires_grad=True)
         steeper = torch.optim.RMSprop([multiplier], lr=MULTIPLIER_LR, maximize=True)
         optimizer = torch.optim.Adam(self.parameters(), lr=lr)

@@ -40,7 +40,7 @@ def gnnexplainer(
     over the whole batch is the same as one graph after the other. With a `size` too small everything is kept; 0.1 is
     the published weight for BA-2Motifs and GIN (spec gmt 5.3).
     """
-    if steps < 1 or lr <= 0:
+    if steps < 1 or not lr > 0:
         raise ShiftproofError(f"GNNExplainer takes at least one step of positive size, not {steps} of {lr}")
     owner, graphs = batch.edge_batch, batch.num_graphs
     with model.frozen():
@@ -80,6 +80,8 @@ def occlusion(model: WeightedModel, batch: GraphBatch, *, most_edges: int = MOST
 
     This asks nothing of the model but predictions; a graph with `m` edges is predicted `m` times.
     """
+    if most_edges < 1:
+        raise ShiftproofError(f"occlusion sends at least one edge through at once, not {most_edges}")
     reverse = reverse_edges(batch.edge_index, batch.num_nodes)
     own = torch.arange(batch.num_edges, device=reverse.device)
     first = torch.minimum(own, reverse)

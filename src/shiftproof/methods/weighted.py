@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.data.columns import at, take
-from shiftproof.data.dataset import Task
+from shiftproof.data.dataset import TASKS, Task
 from shiftproof.data.graphs import GraphBatch
-from shiftproof.errors import ShiftproofError
+from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.base import Method
 from shiftproof.methods.erm import ERM
 from shiftproof.methods.gmt_sam import GMTSam
@@ -47,6 +47,12 @@ class WeightedModel:
             name = type(self.source).__name__
             raise ShiftproofError(f"{name} takes no edge weights; by='occlusion' asks it with edges taken away")
         logits = self.predict(batch, edge_weight)
+        if not isinstance(logits, Tensor) or logits.dim() not in (1, 2) or len(logits) != batch.num_graphs:
+            name = getattr(self.source, "__name__", type(self.source).__name__)
+            shape = f"a tensor {tuple(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__
+            raise ShiftproofError(
+                f"{name} gives {shape}; a model gives one row of logits for each of {batch.num_graphs} graphs"
+            )
         return logits.squeeze(-1) if logits.dim() == 2 and logits.shape[1] == 1 else logits
 
     def nodes(self, batch: GraphBatch) -> Tensor:
@@ -81,6 +87,8 @@ def as_weighted(model: Any, task: Task | None = None) -> WeightedModel:
     signature names, one with a single argument gets the whole batch. Where it takes no `edge_weight`, its PyG layers
     weigh their messages the way PyG's own explainers do it.
     """
+    if task is not None and task not in TASKS:
+        raise unknown("task", str(task), TASKS)
     if isinstance(model, WeightedModel):
         return model if task is None else replace(model, task=task)
     inner = getattr(model, "method", None)

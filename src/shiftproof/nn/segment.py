@@ -93,7 +93,7 @@ def top_edges(scores: Tensor, edge_batch: Tensor, num_graphs: int, ratio: float,
     """
     if rounding not in ROUNDINGS:
         raise unknown("rounding", rounding, ROUNDINGS)
-    if ratio > 1:
+    if not ratio <= 1:
         raise ShiftproofError(f"the share of edges to keep is at most 1 (negative: keep all), not {ratio}")
     if ratio < 0:
         return torch.ones_like(edge_batch, dtype=torch.bool)
