@@ -14,7 +14,7 @@ import shiftproof as sp
 from shiftproof.api import accepted_settings
 from shiftproof.cli import app
 from shiftproof.errors import ShiftproofError
-from shiftproof.pareto import PAIR, MinNorm, Pair, PreferenceSolver, pair_aggregator
+from shiftproof.pareto import PAIR, FixedWeights, MinNorm, Pair, PreferenceSolver, pair_aggregator
 from shiftproof.pareto.optimizer import last_layer
 from shiftproof.registry import methods, options_of
 from shiftproof.training import Trainer, loop
@@ -297,3 +297,67 @@ def test_the_command_takes_a_balance(tmp_path: Path):
     assert json.loads(done.output)[0]["variant"]["balance"] == "pair"
     config = json.loads((tmp_path / "irmx" / "seed-0" / "config.json").read_text())
     assert config["training"]["preference"] == [1, 1e4, 1e6]
+
+
+def test_a_single_loss_has_all_the_weight():
+    model, losses = problem()
+    optimizer = PAIR(torch.optim.SGD(model.parameters(), lr=0.1), {"erm": 3.0})
+    before = float(losses()["erm"])
+    assert optimizer.step({"erm": losses()["erm"]}).weights == {"erm": 1.0}
+    assert float(losses()["erm"]) < before
+
+
+def test_a_frozen_head_leaves_the_layer_below_to_be_compared():
+    model, losses = problem()
+    model[2].requires_grad_(False)
+    optimizer = PAIR(torch.optim.SGD(model.parameters(), lr=0.1), PREFERENCE)
+    assert optimizer.step(losses()).mode in ("balance", "dominance")
+    model[0].requires_grad_(False)
+    with pytest.raises(ShiftproofError, match="all are frozen"):
+        optimizer.step(losses())
+
+
+def test_sparse_gradients_are_compared_too():
+    table, head = nn.Embedding(5, 3, sparse=True), nn.Linear(3, 1)
+    optimizer = PAIR(torch.optim.SGD([*table.parameters(), *head.parameters()], lr=0.1), {"erm": 1, "b": 2}, "all")
+    found = head(table(torch.tensor([0, 1])))
+    assert set(optimizer.step({"erm": found.square().mean(), "b": (found - 1).square().mean()}).weights) == {"erm", "b"}
+
+
+def test_losses_that_are_no_losses_are_one_sentence():
+    model, losses = problem()
+    optimizer = PAIR(torch.optim.SGD(model.parameters(), lr=0.1), PREFERENCE, descent_steps=1)
+    for given, said in (
+        (list(losses().values()), "by name"),
+        (losses, "by name"),
+        ({**losses(), "irm": 0.0}, "loss 'irm' is a float"),
+        ({**losses(), "irm": losses()["irm"].expand(3)}, r"loss 'irm' has the shape \(3,\)"),
+        ({name: torch.tensor(1.0) for name in PREFERENCE}, "loss 'erm' has no gradient"),
+    ):
+        with pytest.raises(ShiftproofError, match=said):
+            optimizer.step(given)
+    with pytest.raises(ShiftproofError, match="lacks 'balancer'"):
+        optimizer.load_state_dict(optimizer.inner.state_dict())
+    with pytest.raises(ShiftproofError, match="names its losses"):
+        PAIR(optimizer.inner, (1.0, 1e2, 1e3))
+    with pytest.raises(ShiftproofError, match="without a closure, not LBFGS"):
+        PAIR(torch.optim.LBFGS(model.parameters()), PREFERENCE)
+    with pytest.raises(ShiftproofError, match="2 fixed weights do not fit 3 losses"):
+        PAIR(optimizer.inner, balancer=FixedWeights([1.0, 2.0])).step(losses())
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ({"preference": (1.0, 0.0, 1.0)}, "positive finite number"),
+        ({"preference": {"task": 1, "irm": "much", "vrex": 1}}, "positive finite number"),
+        ({"eps": -1.0}, "'eps'"),
+        ({"balance_optimizer": "sgd", "balance_lr": -1.0}, "'balance_lr'"),
+        ({"balance_momentum": -1.0}, "'balance_momentum'"),
+        ({"negative_rate": -1.0}, "'negative_rate'"),
+    ],
+)
+def test_a_balance_that_cannot_be_right_is_refused_before_anything_is_written(tmp_path, option, said):
+    with pytest.raises(ShiftproofError, match=said):
+        sp.fit("irmx", "two-bit:per_env=20", balance="pair", epochs=1, out=tmp_path / "run", **option)
+    assert not (tmp_path / "run").exists()

@@ -89,7 +89,8 @@ def gradients_of(loss: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:
     if not loss.requires_grad:
         return [torch.zeros_like(p) for p in parameters]
     found = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
-    return [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)]
+    dense = [g.to_dense() if g is not None and g.is_sparse else g for g in found]
+    return [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, dense, strict=True)]
 
 
 def _flat(gradients: list[Tensor]) -> Tensor:

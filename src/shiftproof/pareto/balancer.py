@@ -59,6 +59,9 @@ class FixedWeights:
             raise ShiftproofError(f"fixed weights are one finite number an objective, not {weights}")
 
     def weights(self, losses: ArrayLike, gramian: ArrayLike = ()) -> Balanced:
+        count = np.size(losses)
+        if count != len(self.fixed):
+            raise ShiftproofError(f"{len(self.fixed)} fixed weights do not fit {count} losses")
         return Balanced(self.fixed, "fixed")
 
     def state_dict(self) -> dict[str, Any]:

@@ -95,7 +95,10 @@ def sample_complexity(
 
 def normalised(preference: Sequence[float] | ArrayLike) -> Array:
     """A preference that sums to one; every entry has to be positive and finite."""
-    values = np.asarray(preference, float)
+    try:
+        values = np.asarray(preference, float)
+    except (TypeError, ValueError):
+        values = np.full(1, np.nan)
     if values.ndim != 1 or not len(values) or not (np.isfinite(values).all() and (values > 0).all()):
         raise ShiftproofError(f"a preference holds a positive finite number for each objective, not {preference}")
     return values / values.sum()

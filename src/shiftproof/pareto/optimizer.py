@@ -58,8 +58,17 @@ class PAIR:
     ) -> None:
         if (preference is None) == (balancer is None):
             raise ShiftproofError("PAIR takes either a preference, such as {'erm': 1, 'irm': 1e10}, or a balancer")
+        if preference is not None and not isinstance(preference, Mapping):
+            raise ShiftproofError(
+                f"a preference names its losses, such as {{'erm': 1, 'irm': 1e10}}, unlike {preference}"
+            )
+        if not isinstance(inner_optimizer, torch.optim.Optimizer) or isinstance(inner_optimizer, torch.optim.LBFGS):
+            kind = type(inner_optimizer).__name__
+            raise ShiftproofError(f"PAIR wraps an optimiser of torch that steps without a closure, not {kind}")
         if negative not in ("multiply", "add", "error"):
             raise unknown("negative", str(negative), ("multiply", "add", "error"))
+        if not negative_rate > 0:
+            raise ShiftproofError(f"'negative_rate' is above 0, not {negative_rate}")
         self.inner = inner_optimizer
         self.names = None if preference is None else list(preference)
         self.balancer = balancer or PreferenceSolver(
@@ -94,7 +103,12 @@ class PAIR:
             found = self._descend(terms)
         else:
             moved = [p for group in self.inner.param_groups for p in group["params"] if p.requires_grad]
-            found = balanced_backward(terms, self.balancer, self._compared, moved)
+            compared = [p for p in self._compared if p.requires_grad]
+            if not compared and self.balancer.needs_gradients:
+                raise ShiftproofError(
+                    "none of the parameters whose gradients PAIR compares has a gradient; all are frozen"
+                )
+            found = balanced_backward(terms, self.balancer, compared, moved)
             if self.negative == "error":
                 require_positive(found)
         self.inner.step()
@@ -102,8 +116,17 @@ class PAIR:
         return found
 
     def _ordered(self, losses: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        if not isinstance(losses, Mapping) or not losses:
+            raise ShiftproofError(
+                f"step() takes losses by name, {{'erm': ..., 'irm': ...}}, not {type(losses).__name__}"
+            )
         names = self.names or list(losses)
-        for name in losses:
+        for name, loss in losses.items():
+            if not isinstance(loss, Tensor) or loss.dim():
+                kind = (
+                    f"has the shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"is a {type(loss).__name__}"
+                )
+                raise ShiftproofError(f"loss '{name}' {kind}; step() takes scalar tensors")
             if name not in names:
                 raise unknown("loss (the preference has none for it)", name, names)
         missing = [name for name in names if name not in losses]
@@ -113,6 +136,8 @@ class PAIR:
 
     def _descend(self, terms: dict[str, Tensor]) -> Weighed:
         first, *others = terms
+        if not terms[first].requires_grad:
+            raise ShiftproofError(f"loss '{first}' has no gradient, and the first steps minimise it alone")
         terms[first].backward()
         values = torch.stack([term.detach().double() for term in terms.values()]).tolist()
         weights = {first: 1.0, **dict.fromkeys(others, 0.0)}
@@ -144,6 +169,9 @@ class PAIR:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        missing = sorted({"inner", "balancer", "names", "steps", "modes"} - set(state))
+        if missing:
+            raise ShiftproofError(f"this is no state of PAIR: it lacks '{missing[0]}'")
         if state["names"] != self.names:
             raise ShiftproofError(f"this state belongs to losses {state['names']}, not {self.names}")
         self.inner.load_state_dict(state["inner"])
@@ -164,7 +192,7 @@ def _chosen(
         require_set(parameters)
         if parameters == "featurizer":
             raise ShiftproofError("PAIR cannot tell which parameters are the featurizer's; hand them over as a list")
-        return last_layer(moved) if parameters == "head" else moved
+        return last_layer([p for p in moved if p.requires_grad]) if parameters == "head" else moved
     chosen = list(parameters)
     if not chosen:
         raise ShiftproofError("'parameters' is empty; PAIR needs gradients of some parameter to compare")

@@ -14,6 +14,7 @@ from shiftproof.methods.base import Method
 from shiftproof.pareto.backward import Weighed, balanced_backward, made_positive, require_positive, require_set
 from shiftproof.pareto.balance import Balance, add_l2
 from shiftproof.pareto.balancer import Balancer, FixedWeights
+from shiftproof.pareto.fronts import normalised
 from shiftproof.pareto.mgda import MinNorm
 from shiftproof.pareto.solver import PreferenceSolver, SmoothedSolver
 
@@ -70,6 +71,14 @@ class Pair(Balance):
             raise unknown("negative", str(negative), ("multiply", "add", "error"))
         if balance_lr is not None and balance_optimizer is None:
             raise ShiftproofError("'balance_lr' needs a 'balance_optimizer' of its own, 'sgd' or 'adam'")
+        if balance_lr is not None and not balance_lr > 0:
+            raise ShiftproofError(f"'balance_lr' is a rate above 0, not {balance_lr}")
+        if not 0 <= balance_momentum < 1:
+            raise ShiftproofError(f"'balance_momentum' is from 0 to below 1, not {balance_momentum}")
+        if not eps >= 0:
+            raise ShiftproofError(f"'eps' is a non-uniformity from 0, not {eps}")
+        if not negative_rate > 0:
+            raise ShiftproofError(f"'negative_rate' is above 0, not {negative_rate}")
         if balance_clip is not None and not balance_clip > 0:
             raise ShiftproofError(f"'balance_clip' is a length above 0, not {balance_clip}")
         self.preference = preference
@@ -110,6 +119,9 @@ class Pair(Balance):
             raise ShiftproofError(
                 f"a preference of {len(self.preference)} numbers does not fit the {len(names)} terms {', '.join(names)}"
             )
+        if self.preference is not None:
+            numbers = self.preference.values() if isinstance(self.preference, Mapping) else self.preference
+            normalised(list(numbers))
 
     def before(self, method: Method, step: int) -> None:
         if not (self.freeze_featurizer and self.phase(step)):

@@ -134,7 +134,7 @@ def _bases(size: int, rows: int, tight: int) -> tuple[NDArray[np.int64], NDArray
 def _choices(size: int, rows: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """All ways to make M - 1 inequalities tight, as positions in the table, and which unknowns are then zero."""
     ways = np.array(list(itertools.combinations(range(1, 1 + size + rows), size - 1)), dtype=np.int64)
-    ways = ways.reshape(-1, size - 1)
+    ways = ways.reshape(math.comb(size + rows, size - 1), size - 1)
     chosen = np.concatenate([np.zeros((len(ways), 1), dtype=np.int64), ways], axis=1)
     zero = (ways[:, :, None] == np.arange(1, 1 + size)).any(axis=1)
     return chosen, zero

@@ -36,8 +36,10 @@ class RunHistory:
     def __post_init__(self) -> None:
         steps, losses, val = np.asarray(self.steps), np.asarray(self.losses, float), np.asarray(self.val, float)
         losses = losses[:, None] if losses.ndim == 1 else losses
-        if not len(steps) or not len(steps) == len(losses) == len(val):
+        if not len(steps) or not len(steps) == len(losses) == len(val) or losses.ndim != 2 or not losses.shape[1]:
             raise ShiftproofError(f"run '{self.name}' needs a loss vector and a validation score for every logged step")
+        if self.test is not None and len(self.test) != len(steps):
+            raise ShiftproofError(f"run '{self.name}' has {len(self.test)} test scores for {len(steps)} logged steps")
         for field, value in (("steps", steps), ("losses", np.abs(losses)), ("val", val)):
             object.__setattr__(self, field, value)
         if self.test is not None:
@@ -61,6 +63,9 @@ class RunHistory:
         kept = [record for record in history if metric in record.get(val, {})]
         if not kept:
             raise ShiftproofError(f"run '{name}' never measured {metric} on '{val}'; train it with track=('{val}',)")
+        for term in losses:
+            if term not in kept[0]["losses"]:
+                raise unknown(f"loss of run '{name}'", term, kept[0]["losses"])
         scores = [[record[split][metric] for record in kept if split in record] for split in (val, test)]
         return cls(
             name,
@@ -106,16 +111,18 @@ def select(
     Ties go to the higher validation score, then to the later step (spec pair 4.8).
     """
     _require(histories, protocol)
+    if isinstance(preference, str) and preference != "auto":
+        raise unknown("preference", preference, ("auto",))
     if within_run not in ("score", "val_above_bar"):
         raise unknown("within_run", within_run, ("score", "val_above_bar"))
     if not 0 <= percentile <= 1 or window < 1:
         raise ShiftproofError(f"'percentile' is from 0 to 1 and 'window' at least 1, not {percentile} and {window}")
-    numbers = default_preference(histories) if isinstance(preference, str) else np.asarray(preference, float)
-    if any(history.losses.shape[1] != len(numbers) for history in histories):
-        raise ShiftproofError(f"a preference of {len(numbers)} numbers needs that many losses in every run")
+    if across not in (None, "score", "val"):
+        raise unknown("across", across, ("score", "val"))
+    shares = _shares(default_preference(histories) if isinstance(preference, str) else preference, histories)
     chosen = []
     for history in histories:
-        scores = -history.losses @ (numbers / numbers.sum())
+        scores = -history.losses @ shares
         kept = _kept(history, protocol, window)
         position = _best(kept, scores, history) if within_run == "score" else _above_bar(kept, scores, history)
         chosen.append((position, float(scores[position]), float(history.val[position])))
@@ -146,11 +153,13 @@ def select_step(
     Steps before `from_step` (the first phase) do not count; `percentile` sets the bar within the range of the
     validation scores of the rest.
     """
+    _require([history], "training-domain")
+    if not 0 <= percentile <= 1:
+        raise ShiftproofError(f"'percentile' is from 0 to 1, not {percentile}")
     late = np.flatnonzero(history.steps >= from_step)
     if not len(late):
         raise ShiftproofError(f"run '{history.name}' has no logged step from {from_step} on")
-    numbers = np.asarray(preference, float)
-    scores = -history.losses @ (numbers / numbers.sum())
+    scores = -history.losses @ _shares(preference, [history])
     val = history.val[late]
     kept = late[val >= (val.max() - val.min()) * percentile + val.min()]
     position = _best(kept, scores, history)
@@ -184,6 +193,26 @@ def _require(histories: Sequence[RunHistory], protocol: str) -> None:
         raise unknown("protocol", protocol, PROTOCOLS)
     if not histories:
         raise ShiftproofError("there is no run to select from")
+    for history in histories:
+        known = np.isfinite(history.losses).all(1) & np.isfinite(history.val)
+        if not known.all():
+            step = history.steps[np.flatnonzero(~known)[0]]
+            raise ShiftproofError(
+                f"run '{history.name}' has a loss or validation score that is not finite at step {step}; leave it out"
+            )
+
+
+def _shares(preference: Sequence[float] | Array, histories: Sequence[RunHistory]) -> Array:
+    """The preference as shares that sum to one."""
+    try:
+        numbers = np.asarray(preference, float)
+    except (TypeError, ValueError):
+        numbers = np.full(1, np.nan)
+    if numbers.ndim != 1 or not np.isfinite(numbers).all() or (numbers < 0).any() or not numbers.sum() > 0:
+        raise ShiftproofError(f"a preference holds a number from 0 for each loss, in their order, not {preference}")
+    if any(history.losses.shape[1] != len(numbers) for history in histories):
+        raise ShiftproofError(f"a preference of {len(numbers)} numbers needs that many losses in every run")
+    return numbers / numbers.sum()
 
 
 def _kept(history: RunHistory, protocol: str, window: int) -> NDArray[np.int64]:
