@@ -142,6 +142,8 @@ def test_an_image_that_does_not_decode_is_left_out(tmp_path: Path) -> None:
     assert data.env_names == ("art", "photo", "sketch")
     assert set(data.test.env.tolist()) == {2}
     assert sp.load(tmp_path / "tree", size=8, test="art").test.num_envs == 3
+    assert "holdout" not in data.options
+    assert sp.load(tmp_path / "tree", size=8, holdout=0.5).options["holdout"] == 0.5
     with pytest.raises(ShiftproofError, match="no environment 'cartoon'"):
         sp.load(tmp_path / "tree", test="cartoon")
 

@@ -55,7 +55,9 @@ def image_folder(
     y = torch.tensor([classes.index(file.parent.name) for file in chosen])
     x = (images - torch.tensor(MEAN).view(3, 1, 1)) / torch.tensor(STD).view(3, 1, 1)
     everything = DomainSet(x, y, env, index=torch.tensor(kept), columns={"domain": env})
-    options = {"size": size, "seed": seed, **({} if test is None else {"test": test})}
+    options: dict[str, object] = {"size": size, "seed": seed}
+    options |= {} if test is None else {"test": test}
+    options |= {} if holdout == HOLDOUT else {"holdout": holdout}
     notes = (f"{len(rejected)} of {len(files)} images are left out",) if rejected else ()
     return Dataset(
         {part: everything[torch.from_numpy(rows)] for part, rows in parts.items()},
