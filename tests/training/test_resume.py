@@ -363,3 +363,17 @@ def test_the_balance_of_a_checkpoint_is_given_its_state_back(tmp_path, kill_afte
     balance = Counting()
     Trainer(balance=balance, resume=True, **settings).fit(TwoTerms(DataShape.of(data)), data)
     assert balance.calls == 4
+
+
+def test_a_place_that_cannot_be_written_to_is_named(tmp_path):
+    (tmp_path / "file").write_text("kept")
+    (tmp_path / "folder").mkdir()
+    for place, said in (
+        ("file/below", "is a file or lies in one"),
+        ("file/b/c", "lies in one"),
+        ("folder", "a folder"),
+    ):
+        with pytest.raises(ShiftproofError, match=said):
+            write_atomic(tmp_path / place, "new")
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["file", "folder"]
+    assert (tmp_path / "file").read_text() == "kept"

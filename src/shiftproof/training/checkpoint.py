@@ -22,7 +22,12 @@ FORMAT = "shiftproof-checkpoint-1"
 
 def write_atomic(path: Path, content: bytes | str) -> None:
     """Write a file so that a reader sees the old content or the new one, whatever happens in between."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise ShiftproofError(f"'{path}' cannot be written: '{path.parent}' is a file or lies in one") from None
+    if path.is_dir():
+        raise ShiftproofError(f"'{path}' cannot be written: it is a folder")
     data = content.encode() if isinstance(content, str) else content
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
