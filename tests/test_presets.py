@@ -40,7 +40,7 @@ def test_every_entry_names_a_method_and_settings_that_it_takes(name):
     [  # weight of the contrast and copies
         (0.8, 0.6, (0.5, "auto"), (0.5, "auto")),
         (0.8, 0.7, (8.0, "off"), (1.0, "auto")),
-        (0.8, 0.9, (8.0, 4), (0.5, 3)),
+        (0.8, 0.9, (0.5, 3), (0.5, 3)),
         (0.7, 0.9, (128.0, 4), (128.0, 4)),
     ],
 )
