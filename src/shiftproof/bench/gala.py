@@ -28,14 +28,15 @@ def gala_table1() -> Recipe:
     """Two-piece graphs with a weak and with a dominating shortcut: GALA and everything beside it (spec gala 8.1)."""
     methods = (*PLAIN, "xgnn", *GENERATE, "gsat", "cal", *INFER, *RESOLVE, "ciga-v2", "gala", "oracle", "oracle-xgnn")
     note = (
-        "Epochs are chosen on the validation split. GALA takes the released settings of each column, with an assistant "
-        "of ten epochs, and on {0.8, 0.7} with weight 8 and no copies, as validation prefers; protocol=gala is all as "
-        "released. Penalties that the chapter searches are the methods' defaults here, the middle of each grid. "
-        "The baselines are without the bugs of the code released with GALA, which the printed rows may or may not have "
-        "(spec gala 11). The Oracle is ERM on graphs whose base says nothing of the class; the chapter does not say what network "
-        "its own has, so there is one with XGNN's too. EIIL parts the samples by what its reference gets wrong and "
-        "gives up what that goes by: the motif where the shortcut is weak. compat=reference infers in every batch from "
-        "noise, as the released code does, which parts them almost at random."
+        "Epochs are chosen on the validation split. GALA takes the released settings of each column, with an "
+        "assistant of ten epochs, and on {0.8, 0.7} with weight 8 and no copies, as validation prefers; "
+        "protocol=gala is all as released. Penalties that the chapter searches are the methods' defaults here, the "
+        "middle of each grid. The baselines are without the bugs of the code released with GALA, which the printed "
+        "rows may or may not have (spec gala 11). The Oracle is ERM on graphs whose base says nothing of the class; "
+        "the chapter does not say what network its own has, so there is one with XGNN's too. EIIL parts the samples "
+        "by what its reference gets wrong and gives up what that goes by: the motif where the shortcut is weak. "
+        "compat=reference infers in every batch from noise, as the released code does, which parts them almost at "
+        "random."
     )
     cells = make_cells(TWO_PIECE, methods) + make_cells(TWO_PIECE, ("gala",), protocol="gala")
     cells += make_cells(TWO_PIECE, ("eiil",), compat="reference")
