@@ -49,7 +49,7 @@ SEARCHED: dict[str, tuple[dict[str, Any], ...]] = {
     data: tuple(
         {**assistant, "alpha": alpha, "upsample": upsample}
         for assistant in ASSISTANTS
-        for alpha in ((0.5, 8.0) if weak else (0.5, 8.0, 128.0))
+        for alpha in ((0.5, 1.0, 8.0) if weak else (0.5, 8.0, 128.0))
         for upsample in (("off", "auto") if weak else ("off", 1, 3, 4))
     )
     for data, weak in zip(TWO_PIECE, (True, True, False, False), strict=True)

@@ -93,12 +93,14 @@ def sample_complexity(
     return math.ceil(factor * math.log(2 * (penalties + 1) * functions / risk))
 
 
-def normalised(preference: Sequence[float] | ArrayLike) -> Array:
-    """A preference that sums to one; every entry has to be positive and finite."""
+def normalised(preference: Sequence[float] | ArrayLike, zeros: bool = False) -> Array:
+    """A preference that sums to one; every entry has to be positive and finite, or with `zeros` not all of them 0."""
     try:
         values = np.asarray(preference, float)
     except (TypeError, ValueError):
         values = np.full(1, np.nan)
-    if values.ndim != 1 or not len(values) or not (np.isfinite(values).all() and (values > 0).all()):
-        raise ShiftproofError(f"a preference holds a positive finite number for each objective, not {preference}")
+    right = values.ndim == 1 and bool(np.isfinite(values).all()) and values.sum() > 0
+    if not right or not ((values >= 0) if zeros else (values > 0)).all():
+        kind = "finite number from 0" if zeros else "positive finite number"
+        raise ShiftproofError(f"a preference holds a {kind} for each objective, not {preference}")
     return values / values.sum()

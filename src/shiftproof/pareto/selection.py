@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.pareto.fronts import normalised
 
 Array = NDArray[np.float64]
 Protocol = Literal["training-domain", "leave-one-out", "oracle"]
@@ -204,15 +205,10 @@ def _require(histories: Sequence[RunHistory], protocol: str) -> None:
 
 def _shares(preference: Sequence[float] | Array, histories: Sequence[RunHistory]) -> Array:
     """The preference as shares that sum to one."""
-    try:
-        numbers = np.asarray(preference, float)
-    except (TypeError, ValueError):
-        numbers = np.full(1, np.nan)
-    if numbers.ndim != 1 or not np.isfinite(numbers).all() or (numbers < 0).any() or not numbers.sum() > 0:
-        raise ShiftproofError(f"a preference holds a number from 0 for each loss, in their order, not {preference}")
-    if any(history.losses.shape[1] != len(numbers) for history in histories):
-        raise ShiftproofError(f"a preference of {len(numbers)} numbers needs that many losses in every run")
-    return numbers / numbers.sum()
+    shares = normalised(preference, zeros=True)
+    if any(history.losses.shape[1] != len(shares) for history in histories):
+        raise ShiftproofError(f"a preference of {len(shares)} numbers needs that many losses in every run")
+    return shares
 
 
 def _kept(history: RunHistory, protocol: str, window: int) -> NDArray[np.int64]:

@@ -84,7 +84,7 @@ _DRUGOOD = {
 }
 
 
-# Our changes, made on the validation split (results/gala-search.json). After ten epochs an assistant knows little but
+# Our changes, made on the validation split (the recipe gala-search). After ten epochs an assistant knows little but
 # the dominant pattern, which is what it is for. Trained for 100 and kept where it is best on validation, it also learns
 # the motif, and its errors are no longer those of the base. With the short assistant, validation prefers another weight
 # of the contrast and no copies on {0.8, 0.7} (0.840 against 0.830, five seeds), and nothing else on {0.8, 0.9}.
