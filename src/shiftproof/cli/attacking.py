@@ -10,7 +10,6 @@ import typer
 
 from shiftproof.cli.options import Data, Device, Json, Sets, app
 from shiftproof.cli.printing import print_sections, print_table
-from shiftproof.errors import ShiftproofError
 
 
 @app.command()
@@ -97,10 +96,10 @@ def audit(
     from shiftproof.robustness.audit import ATTACKS, DEFENCES, summary
     from shiftproof.robustness.audit import audit as ask
     from shiftproof.robustness.command import budget_for, your_model
+    from shiftproof.training.checkpoint import require_folder
     from shiftproof.training.devices import pick_device
 
-    if out.exists() and not out.is_dir():
-        raise ShiftproofError(f"{out} is a file; --out names a folder")
+    require_folder(out)
     graph = load_nodes(data).to(pick_device(device))
     given = your_model(model, weights, graph, parse_options(settings or [], where="--set"))
     numbers, found = ask(

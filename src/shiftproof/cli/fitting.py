@@ -124,11 +124,11 @@ def _look_at(data: str, group: str | None, out: Path, quiet: bool) -> Any:
     from shiftproof.bench.jobs import load_for
     from shiftproof.data.watching import shown_by
     from shiftproof.predictions import write_rejected
+    from shiftproof.training.checkpoint import require_folder
     from shiftproof.training.progress import progress
 
     grouping = {} if group is None else {"group": group}
-    if out.exists() and not out.is_dir():
-        raise ShiftproofError(f"{out} is a file; --out names a folder")
+    require_folder(out)
     with shown_by(lambda title, total: progress(title, total, "none" if quiet else "auto")):
         dataset = load_for(Job(data=data, method="erm", seed=0, out=out, settings=grouping))
     if dataset.rejected:

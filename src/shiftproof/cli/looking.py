@@ -10,7 +10,6 @@ import typer
 
 from shiftproof.cli.options import Data, Device, Json, app
 from shiftproof.cli.printing import print_sections
-from shiftproof.errors import ShiftproofError
 
 
 @app.command()
@@ -30,9 +29,10 @@ def diagnose(
     from shiftproof.data import load
     from shiftproof.diagnose import diagnose as ask
     from shiftproof.diagnose import write_diagnosis
+    from shiftproof.training.checkpoint import require_folder
 
-    if out is not None and out.exists() and not out.is_dir():
-        raise ShiftproofError(f"{out} is a file; --out names a folder")
+    if out is not None:
+        require_folder(out)
     style = "none" if as_json else "auto"
     found = ask(load(data, group=group), seed=seed, assistant=assistant, epochs=epochs, device=device, progress=style)
     written = [] if out is None else write_diagnosis(found, out)

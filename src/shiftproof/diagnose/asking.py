@@ -17,7 +17,7 @@ from shiftproof.diagnose.shortcuts import measure_shortcuts
 from shiftproof.diagnose.summaries import summarise
 from shiftproof.diagnose.tracking import train_assistant
 from shiftproof.errors import ShiftproofError
-from shiftproof.training.checkpoint import write_atomic, write_json
+from shiftproof.training.checkpoint import require_folder, write_atomic, write_json
 from shiftproof.training.progress import Style
 
 FEWEST_TO_TRAIN = 50
@@ -87,8 +87,7 @@ def diagnose(
 def write_diagnosis(diagnosis: Diagnosis, out: str | Path) -> list[Path]:
     """Write `diagnosis.json`, the figure `diagnosis.svg` and both with the words as `diagnosis.html`."""
     out = Path(out)
-    if out.exists() and not out.is_dir():
-        raise ShiftproofError(f"{out} is a file; --out names a folder")
+    require_folder(out)
     figure = picture(diagnosis, "svg")
     files = [out / f"diagnosis.{kind}" for kind in ("json", "svg", "html")]
     write_json(files[0], diagnosis.to_json())

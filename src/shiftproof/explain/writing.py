@@ -19,7 +19,7 @@ from shiftproof.explain.estimates import Estimate
 from shiftproof.explain.fidelity import fidelity_minus, fidelity_plus
 from shiftproof.explain.scores import explanation_auc, precision_at_k, sparsity
 from shiftproof.methods.explanation import Explanation
-from shiftproof.training.checkpoint import write_atomic, write_json
+from shiftproof.training.checkpoint import require_folder, write_atomic, write_json
 from shiftproof.training.run import Run
 
 GRAPHS_ON_A_PAGE = 12
@@ -43,8 +43,7 @@ def write_explanations(
     molecules, with the ground truth beside each where it is known.
     """
     out = Path(out)
-    if not next(folder for folder in (out, *out.absolute().parents) if folder.exists()).is_dir():
-        raise ShiftproofError(f"{out} is a file or lies in one; explanations are written to a folder")
+    require_folder(out, "explanations are written to a folder")
     run = as_model(run)
     whole = graphs_of(data, split)
     if not len(whole):

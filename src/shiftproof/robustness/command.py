@@ -22,7 +22,7 @@ from shiftproof.robustness.homophily import homophily_distance, node_homophily
 from shiftproof.robustness.outside import load_outside
 from shiftproof.robustness.trained_zoo import train_zoo
 from shiftproof.robustness.zoo import chosen, preset_for
-from shiftproof.training.checkpoint import write_json
+from shiftproof.training.checkpoint import require_folder, write_json
 from shiftproof.training.progress import Style
 
 CLEAN, ATTACKED = "clean", "attacked"
@@ -80,8 +80,8 @@ def attack_and_defend(
     kept for the next time.
     """
     folder = None if out is None else Path(out)
-    if folder is not None and folder.exists() and not folder.is_dir():
-        raise ShiftproofError(f"{folder} is a file; --out names a folder")
+    if folder is not None:
+        require_folder(folder)
     preset = preset_for(graph.name)
     preset = preset if epochs is None else replace(preset, epochs=epochs)
     specs = chosen(defences, preset)  # a misspelt name is found before anything is trained

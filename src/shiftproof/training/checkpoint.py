@@ -20,6 +20,12 @@ from shiftproof.methods.base import Method
 FORMAT = "shiftproof-checkpoint-1"
 
 
+def require_folder(out: Path, rule: str = "--out names a folder") -> None:
+    """Refuse a place that cannot be a folder before anything is worked out for it."""
+    if not next(place for place in (out, *out.absolute().parents) if place.exists()).is_dir():
+        raise ShiftproofError(f"{out} is a file or lies in one; {rule}")
+
+
 def write_atomic(path: Path, content: bytes | str) -> None:
     """Write a file so that a reader sees the old content or the new one, whatever happens in between."""
     try:
