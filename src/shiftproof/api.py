@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,15 @@ from torch import Tensor, nn
 
 from shiftproof.data.dataset import Dataset, Split
 from shiftproof.data.loading import load_samples
-from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.errors import ShiftproofError, TrainingDiverged, unknown
 from shiftproof.methods.base import DataShape, Method, Network, input_of
 from shiftproof.presets import preset_for
 from shiftproof.registry import Entry, fitting_options, methods, options_of, require_choices
 from shiftproof.training.balance import Balance, balance_named, described
+from shiftproof.training.loop import Loop
 from shiftproof.training.progress import Style
 from shiftproof.training.run import Run
+from shiftproof.training.stack import fit_together
 from shiftproof.training.steps import Compile
 from shiftproof.training.trainer import Trainer
 
@@ -60,6 +62,54 @@ def fit(
             raise ShiftproofError("'auto' chooses among the library's methods; name one to bring a network or balance")
         more = {"compile": compile, "deterministic": deterministic, "progress": progress}
         return fit_auto(dataset, seed=seed, device=device, out=out, resume=resume, **more, **settings)
+    more = {"out": out, "resume": resume, "device": device, "compile": compile, "deterministic": deterministic}
+    loop = loop_for(method, dataset, seed=seed, balance=balance, network=network, progress=progress, **more, **settings)
+    return loop.finished() or loop.run()
+
+
+def fit_seeds(
+    method: str | type[Method],
+    data: Any,
+    *,
+    seeds: Sequence[int],
+    out: str | Path | None = None,
+    progress: Style = "none",
+    **settings: Any,
+) -> list[Run]:
+    """Train a method once for each seed, all of them in the same steps, and return their runs.
+
+    On a GPU this takes little longer than a single run (give `compile=True`); the random numbers of a run are others
+    than `fit` would draw, so the results are those of other draws. `settings` are those of `fit`; run `s` lies in
+    `out/seed-s`. A method that cannot be trained so (see `CannotStack`) is an error; `fit` trains it.
+    """
+    if len(set(seeds)) < len(seeds) or not seeds:
+        raise ShiftproofError(f"'seeds' are different numbers, at least one, not {list(seeds)}")
+    dataset = (data if isinstance(data, Dataset) else load_samples(data)).check()
+    places = {seed: None if out is None else Path(out) / f"seed-{seed}" for seed in seeds}
+    loops = [loop_for(method, dataset, seed=s, out=places[s], progress=progress, **settings) for s in seeds]
+    runs = fit_together(loops)
+    for run in runs:
+        if isinstance(run, TrainingDiverged):
+            raise run
+    return runs  # type: ignore[return-value] - none of them diverged
+
+
+def loop_for(
+    method: str | type[Method] | Method,
+    dataset: Dataset,
+    *,
+    seed: int,
+    out: str | Path | None = None,
+    resume: bool = False,
+    device: str = "auto",
+    compile: Compile = False,
+    deterministic: bool = False,
+    balance: Balance | str | None = None,
+    network: Network | nn.Module | None = None,
+    progress: Style = "none",
+    **settings: Any,
+) -> Loop:
+    """The run that `fit` would train, before its first step."""
     own_balance = None if isinstance(balance, str) else balance
     named = {"balance": balance} if isinstance(balance, str) else {}
     plan = Plan.make(method, dataset, {**settings, **named}, own_network=network is not None)
@@ -79,7 +129,7 @@ def fit(
         deterministic=deterministic,
         progress=progress,
     )
-    return trainer.fit(built, dataset, config=plan.config(own_balance))
+    return Loop(trainer, built, dataset, plan.config(own_balance))
 
 
 def predict(run: Run | str | Path, data: Any, *, split: str = "test") -> Tensor:

@@ -151,7 +151,7 @@ def test_a_kill_while_a_stage_is_copied_or_after_it_changes_nothing(tmp_path, mo
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("shiftproof.training.loop.Loop._evaluate", killed)
+        patched.setattr("shiftproof.training.loop.Loop.evaluate", killed)
         with pytest.raises(KeyboardInterrupt):
             train(job)
     assert not job.finished

@@ -137,7 +137,7 @@ def test_a_truncated_tu_file_is_one_sentence(shiftproof, tmp_path, monkeypatch):
 def test_a_corrupt_or_foreign_checkpoint_is_one_sentence_and_stays_as_it_is(shiftproof, monkeypatch, name):
     words = ["fit", BITS, "-m", "erm", *FAST, "--set", "checkpoint_seconds=0"]
     with monkeypatch.context() as patch:
-        patch.setattr("shiftproof.training.loop.Loop._conclude", lambda self: sys.exit(9))  # killed at the end
+        patch.setattr("shiftproof.training.loop.Loop.conclude", lambda self: sys.exit(9))  # killed at the end
         assert shiftproof(*words)[0] == 9
     path = Path("runs/erm/seed-0") / name
     for wrong in (path.read_bytes()[:-20], b"something else"):

@@ -257,7 +257,7 @@ def test_a_run_killed_after_the_machine_was_fitted_does_not_fit_it_again(
     data = motif_data()
     whole = sp.fit("wl-kernel", data)
     with monkeypatch.context() as patch:
-        patch.setattr("shiftproof.training.loop.Loop._conclude", _killed)
+        patch.setattr("shiftproof.training.loop.Loop.conclude", _killed)
         with pytest.raises(KeyboardInterrupt):
             sp.fit("wl-kernel", data, out=tmp_path)
     monkeypatch.setattr(WLKernel, "prepare", _killed)

@@ -49,12 +49,16 @@ class Asked:
         return self.out / (f"{self.recipe}-smoke" if self.smoke else self.recipe)
 
 
-def engine_named(name: str, *, workers: int = 1, address: str | None = None, gpu_share: float = 0.25) -> Engine:
+def engine_named(
+    name: str, *, workers: int = 1, stack: int = 1, address: str | None = None, gpu_share: float = 0.25
+) -> Engine:
     """The engine of a command line: "local" or "ray"."""
     if name == "local":
         if address is not None:
             raise ShiftproofError("--address names a Ray cluster; give --engine ray with it")
-        return Local(workers)
+        return Local(workers, stack)
+    if stack > 1:
+        raise ShiftproofError("--stack trains seeds together in a process of this machine; leave out --engine ray")
     if name != "ray":
         raise unknown("engine", name, ("local", "ray"))
     from shiftproof.bench.ray_engine import Ray

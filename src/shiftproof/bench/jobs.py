@@ -5,16 +5,17 @@ from __future__ import annotations
 import itertools
 import os
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Protocol
 
-from shiftproof.api import fit
+from shiftproof.api import fit, loop_for
 from shiftproof.bench.outside import bring_in
 from shiftproof.bench.sharing import one_gpu_for_many
 from shiftproof.bench.stages import suppliers_first, take_stage
@@ -26,6 +27,7 @@ from shiftproof.presets import PRESETS
 from shiftproof.registry import datasets, parse_name
 from shiftproof.training.progress import Style, progress
 from shiftproof.training.run import METRICS
+from shiftproof.training.stack import CannotStack, fit_together
 from shiftproof.training.steps import Compile
 
 SECONDS_TO_WAIT_FOR_OTHERS = 5.0
@@ -110,27 +112,66 @@ def _written(spec: str) -> tuple[tuple[str, int], ...]:
 
 def train(job: Job, style: Style = "none") -> bool:
     """Train one job; False where another process is at it."""
+    with turn(job.out) as ours:
+        if ours:
+            _train(job, style)
+    return ours
+
+
+def train_together(jobs: Sequence[Job], style: Style = "none") -> list[bool]:
+    """Train jobs that differ in their seed alone as one stack, or one by one where they cannot be stacked.
+
+    False for those that another process is at.
+    """
+    with ExitStack() as turns:
+        ours = [turns.enter_context(turn(job.out)) for job in jobs]
+        mine = [job for job, own in zip(jobs, ours, strict=True) if own]
+        if len(mine) > 1:
+            try:
+                ended = fit_together(
+                    [loop_for(*given[:2], **given[2]) for job in mine if (given := _given(job, style))]
+                )
+            except CannotStack as reason:
+                warnings.warn(f"{reason}; one run after another is trained", stacklevel=2)
+            else:
+                for job, run in zip(mine, ended, strict=True):
+                    if isinstance(run, TrainingDiverged) and not job.may_diverge:
+                        raise run
+                return ours
+        for job in mine:
+            _train(job, style)
+    return ours
+
+
+def _train(job: Job, style: Style) -> None:
+    with suppress(*([TrainingDiverged] if job.may_diverge else [])):
+        method, dataset, more = _given(job, style)
+        fit(method, dataset, **more)
+
+
+def _given(job: Job, style: Style) -> tuple[str, Dataset, dict[str, Any]]:
+    """What `fit` is given for a job, its first stage taken over where it can be."""
     for source in job.outside:
         bring_in(source)
     settings = {key: value for key, value in job.settings.items() if key != "group"}
-    passed_over = [TrainingDiverged] if job.may_diverge else []
-    with turn(job.out) as ours, suppress(*passed_over):
-        if ours:
-            dataset = load_for(job)
-            if job.share_stages:
-                take_stage(job, dataset)
-            fit(
-                job.method,
-                dataset,
-                seed=job.seed,
-                out=job.out,
-                resume=job.resume,
-                device=job.device,
-                compile=job.compile,
-                progress=style,
-                **settings,
-            )
-    return ours
+    dataset = load_for(job)
+    if job.share_stages:
+        take_stage(job, dataset)
+    more = {"seed": job.seed, "out": job.out, "resume": job.resume, "device": job.device, "compile": job.compile}
+    return job.method, dataset, {**more, "progress": style, **settings}
+
+
+def bundles(jobs: Sequence[Job], most: int) -> list[list[Job]]:
+    """The jobs in groups of at most so many that differ in their seed alone, in the order of their first ones."""
+    groups: dict[str, list[list[Job]]] = {}
+    ordered: list[list[Job]] = []
+    for job in jobs:
+        group = groups.setdefault(repr(replace(job, seed=0, out=job.out.parent)), [])
+        if not group or len(group[-1]) >= most:
+            group.append([])
+            ordered.append(group[-1])
+        group[-1].append(job)
+    return ordered
 
 
 class Engine(Protocol):
@@ -141,43 +182,52 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Local:
-    """This machine: one after another, or `workers` processes that share its cores and its GPU."""
+    """This machine: one after another, or `workers` processes that share its cores and its GPU.
+
+    A process trains up to `stack` seeds of the same cell as one (see `fit_seeds`).
+    """
 
     workers: int = 1
+    stack: int = 1
 
     def start(self, jobs: Sequence[Job], style: Style) -> Iterator[tuple[Job, bool]]:
         if self.workers < 1:
             raise ShiftproofError(f"at least one worker is needed, not {self.workers}")
-        if self.workers == 1 or len(jobs) == 1:
-            for job in jobs:
-                yield job, train(job, style)
+        if self.stack < 1:
+            raise ShiftproofError(f"at least one seed is trained at a time, not {self.stack}")
+        groups = bundles(jobs, self.stack)
+        if self.workers == 1 or len(groups) == 1:
+            for group in groups:
+                yield from zip(group, train_together(group, style), strict=True)
             return
         with (
             one_thread_each(),
             one_gpu_for_many() if any(job.device != "cpu" for job in jobs) else nullcontext(),
             progress("runs", len(jobs), style) as display,
-            ProcessPoolExecutor(min(self.workers, len(jobs)), get_context("spawn")) as pool,
+            ProcessPoolExecutor(min(self.workers, len(groups)), get_context("spawn")) as pool,
         ):
-            waiting = {pool.submit(train, job): job for job in jobs}
-            for number, future in enumerate(as_completed(waiting), start=1):
+            waiting = {pool.submit(train_together, group): group for group in groups}
+            done = 0
+            for future in as_completed(waiting):
                 try:
                     ours = future.result()
                 except BaseException:
                     pool.shutdown(wait=False, cancel_futures=True)
                     raise
-                display.advance(number, waiting[future].label)
-                yield waiting[future], ours
+                done += len(waiting[future])
+                display.advance(done, waiting[future][-1].label)
+                yield from zip(waiting[future], ours, strict=True)
 
 
 def run_jobs(
-    jobs: Sequence[Job], *, workers: int = 1, style: Style = "auto", engine: Engine | None = None
+    jobs: Sequence[Job], *, workers: int = 1, stack: int = 1, style: Style = "auto", engine: Engine | None = None
 ) -> Iterator[Job]:
     """Train all jobs and yield each as it is done; a failing one raises after those under way have ended.
 
     Runs that another process works at in the same folder are passed by and waited for at the end; those that
     `may_diverge` and do are not yielded.
     """
-    engine = engine or Local(workers)
+    engine = engine or Local(workers, stack)
     left = suppliers_first(jobs)
     while left:
         others = []

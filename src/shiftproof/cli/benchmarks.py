@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from shiftproof.cli.options import Compile, Device, Fuse, Json, Workers, app, command_line
+from shiftproof.cli.options import Compile, Device, Fuse, Json, Stack, Workers, app, command_line
 from shiftproof.cli.printing import print_rows, print_sections, print_table
 from shiftproof.errors import ShiftproofError
 
@@ -34,6 +34,7 @@ def bench(
         typer.Option("--only", help="Only cells of this data set or method, a table of its own; may be repeated."),
     ] = None,
     workers: Workers = 1,
+    stack: Stack = 1,
     engine: Annotated[str, typer.Option(help="Where runs are trained: local or ray.")] = "local",
     address: Annotated[str | None, typer.Option(help="The Ray cluster; left out: one is started here.")] = None,
     gpu_share: Annotated[float, typer.Option(help="Ray: the share of a GPU that a run takes.")] = 0.25,
@@ -85,7 +86,7 @@ def bench(
         device=device,
         compile="fused" if fuse else compile_,
         style="none" if as_json else "auto",
-        engine=engine_named(engine, workers=workers, address=address, gpu_share=gpu_share),
+        engine=engine_named(engine, workers=workers, stack=stack, address=address, gpu_share=gpu_share),
         outside=tuple(with_ or ()),
         search=None if search is None else Search(search, search_seeds, sampler),  # type: ignore[arg-type]
     )

@@ -22,6 +22,7 @@ from shiftproof.cli.options import (
     Label,
     Sets,
     Smiles,
+    Stack,
     Workers,
     app,
     command_line,
@@ -54,6 +55,7 @@ def fit(
     ] = None,
     group: Annotated[str | None, typer.Option(help="The column that is the environment.")] = None,
     workers: Workers = 1,
+    stack: Stack = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Keep finished runs, go on with killed ones.")] = False,
     compile_: Compile = False,
     fuse: Fuse = False,
@@ -100,7 +102,7 @@ def fit(
         for seed in range(first_seed, first_seed + seeds)
     ]
     _check_before_training(jobs, metric)
-    deque(run_jobs(jobs, workers=workers, style="none" if as_json else "auto"), maxlen=0)
+    deque(run_jobs(jobs, workers=workers, stack=stack, style="none" if as_json else "auto"), maxlen=0)
     rows = rows_of(jobs, metric)
     if table is not None:
         write_json(table, results_table(table.stem, command_line(), rows))

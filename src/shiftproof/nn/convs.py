@@ -19,6 +19,7 @@ from shiftproof.nn.fused import add_weighted, add_weighted_neighbours, relu_drop
 from shiftproof.nn.message_statistics import mapped_statistics
 from shiftproof.nn.norms import NodeBatchNorm
 from shiftproof.nn.segment import segment_max, segment_min, segment_sum
+from shiftproof.nn.stacking import plain_operations
 from shiftproof.nn.wiring import EdgeWeight, Wiring, as_wiring, per_row, weigh
 
 AGGREGATORS = ("mean", "min", "max", "std", "sum")
@@ -188,7 +189,7 @@ class WeightedPNAConv(_Conv):
         Blocks follow the degrees of nodes, which nobody looks at in a padded batch.
         """
         several = weight.dim() == 2 and self.zero == "zero_message" and node_mask is None
-        return several and weight.device.type == "cpu" and not torch.compiler.is_compiling()
+        return several and weight.device.type == "cpu" and not plain_operations()
 
     def _aggregate(self, messages: Tensor, present: Tensor | None, wiring: Wiring) -> Tensor:
         group, size = wiring.dst, wiring.num_nodes

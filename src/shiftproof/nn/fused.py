@@ -13,6 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from shiftproof.nn.segment import segment_sum
+from shiftproof.nn.stacking import plain_operations
+
 BLOCK = 1 << 18  # numbers in a block: a megabyte, which a core's cache holds
 
 
@@ -23,7 +26,7 @@ def add_weighted(own: Tensor, messages: Tensor, weight: Tensor, dst: Tensor) -> 
 
     Rows `[N, p]` and messages `[E, p]` are the same in all samples, weights are `[E, t]`.
     """
-    if torch.compiler.is_compiling():
+    if plain_operations():
         return own.unsqueeze(1) + _plain_sum(messages.unsqueeze(1), weight, dst, own.shape[0])
     return _SharedMessages.apply(own, messages, weight, dst)  # type: ignore[return-value]
 
@@ -37,7 +40,7 @@ def add_weighted_neighbours(
 
     Rows are `[N, t, p]`, weights `[E, t]`, edge rows `[E, p]`; `relu=False` sends plain rows.
     """
-    if torch.compiler.is_compiling():
+    if plain_operations():
         messages = h.index_select(0, src)
         messages = messages if edge is None else messages + edge.unsqueeze(1)
         return own + _plain_sum(messages.relu() if relu else messages, weight, dst, own.shape[0])
@@ -46,7 +49,7 @@ def add_weighted_neighbours(
 
 def _plain_sum(messages: Tensor, weight: Tensor, dst: Tensor, num_nodes: int) -> Tensor:
     weighted = messages * weight.unsqueeze(-1)
-    return weighted.new_zeros(num_nodes, *weighted.shape[1:]).index_add(0, dst, weighted)
+    return segment_sum(weighted, dst, num_nodes)
 
 
 def relu_dropout_(x: Tensor, chance: float, training: bool) -> Tensor:
@@ -56,7 +59,7 @@ def relu_dropout_(x: Tensor, chance: float, training: bool) -> Tensor:
     rounded to 1/65536.
     """
     chance = chance if training else 0.0
-    if x.dim() == 3 and x.device.type == "cpu" and chance < 1 and not torch.compiler.is_compiling():
+    if x.dim() == 3 and x.device.type == "cpu" and chance < 1 and not plain_operations():
         return _ReluDropout.apply(x, chance)  # type: ignore[return-value]
     return F.dropout(x.relu(), chance, True) if chance else x.relu()
 

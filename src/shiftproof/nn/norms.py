@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from shiftproof.errors import unknown
 from shiftproof.nn.segment import segment_count, segment_mean, segment_sum
+from shiftproof.nn.stacking import plain_operations, stacked
 
 SAMPLES = ("per_sample", "pooled")
 
@@ -27,35 +28,43 @@ class RealRows:
 class _RealRowsNorm(torch.autograd.Function):
     """Batch norm whose statistics weigh row `i` by `share[i]`; few kernels both ways, which a replayed step waits for.
 
-    The gradient that arrives at rows of share 0 must be 0, as it is for padding, which no real row depends on.
+    Rows outside of the mask have share 0 and become 0: all the loops of a padded batch are at one node, whose row would
+    otherwise grow a thousandfold with every layer that sums. The gradient that arrives there must be 0, as it is for
+    padding, which no real row depends on.
     """
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx, x, weight, bias, share, eps):
+    def forward(x, weight, bias, share, mask, eps):
         mean = torch.mv(x.t(), share)
         centred = x - mean
         var = torch.mv(centred.square().t(), share)
         scale = (var + eps).rsqrt()
-        ctx.save_for_backward(centred, scale, weight, share)
         out = centred * scale if weight is None else torch.addcmul(bias, centred, scale * weight)
-        ctx.mark_non_differentiable(mean, var)
-        return out, mean, var
+        return torch.where(mask.unsqueeze(1), out, 0), mean, var, centred, scale
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx, grad, _mean, _var):
+    def setup_context(ctx, inputs, output):
+        _, weight, _, share, _, _ = inputs
+        _, mean, var, centred, scale = output
+        ctx.mark_non_differentiable(mean, var, centred, scale)
+        ctx.save_for_backward(centred, scale, weight, share)
+
+    @staticmethod
+    def backward(ctx, grad, *_):
         centred, scale, weight, share = ctx.saved_tensors
         factor = scale if weight is None else scale * weight
         total, along = grad.sum(0), (grad * centred).sum(0)
         pull = torch.addcmul(factor * total, centred, factor * scale.square() * along)
         inward = torch.addcmul(grad * factor, pull, share.unsqueeze(1), value=-1)
-        return inward, None if weight is None else along * scale, None if weight is None else total, None, None
+        return inward, *((None, None) if weight is None else (along * scale, total)), None, None, None
 
 
 def _normalise_real_rows(
-    x: Tensor, weight: Tensor | None, bias: Tensor | None, share: Tensor, eps: float
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, rows: RealRows, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return _RealRowsNorm.apply(x, weight, bias, share, eps)  # type: ignore[return-value]
+    return _RealRowsNorm.apply(x, weight, bias, rows.share, rows.mask, eps)[:3]  # type: ignore[return-value]
 
 
 class NodeBatchNorm(nn.BatchNorm1d):
@@ -112,7 +121,7 @@ class NodeBatchNorm(nn.BatchNorm1d):
             return out
         rows = RealRows(x.new_ones(x.shape[0], dtype=torch.bool), x.dtype) if mask is None else mask
         rows = rows if isinstance(rows, RealRows) else RealRows(rows, x.dtype)
-        out, mean, var = _normalise_real_rows(x, weight, bias, rows.share, self.eps)
+        out, mean, var = _normalise_real_rows(x, weight, bias, rows, self.eps)
         self._move(mean, var * rows.unbias, parallel, rows.any_row)
         return out
 
@@ -120,10 +129,12 @@ class NodeBatchNorm(nn.BatchNorm1d):
     def _move(self, mean: Tensor, var: Tensor, parallel: int, any_row: Tensor) -> None:
         """Move the running statistics once for each sample, in order; not at all when there was no row."""
         # `data`: torch's own batch norm keeps the statistics for its backward pass, but in training does not read them
-        running_mean, running_var = self.running_mean.data, self.running_var.data
+        running_mean, running_var = self.running_mean, self.running_var
+        if not stacked():
+            running_mean, running_var = running_mean.data, running_var.data
         if parallel == 1:
-            running_mean.lerp_(mean, self.momentum * any_row)
-            running_var.lerp_(var, self.momentum * any_row)
+            running_mean.add_((mean - running_mean) * (self.momentum * any_row))
+            running_var.add_((var - running_var) * (self.momentum * any_row))
             self.num_batches_tracked += 1
             return
         keep = 1 - self.momentum
@@ -184,7 +195,7 @@ class GraphInstanceNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(channels)) if affine else None
 
     def forward(self, x: Tensor, group: Tensor, num_groups: int) -> Tensor:
-        if torch.compiler.is_compiling():
+        if plain_operations():
             out = _instance_norm(x, group, num_groups, self.eps)
         else:
             out = _InstanceNorm.apply(x, group, num_groups, self.eps)

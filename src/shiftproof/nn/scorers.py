@@ -119,10 +119,10 @@ def reverse_edges(edge_index: Tensor, num_nodes: int) -> Tensor:
     src, dst = edge_index[0], edge_index[1]
     here, there = src * num_nodes + dst, dst * num_nodes + src
     keys, order = torch.sort(here, stable=True)
-    place = torch.empty_like(order).index_copy_(0, order, torch.arange(len(order), device=order.device))
+    own = torch.arange(len(order), device=order.device)
+    place = torch.empty_like(order).scatter(0, order, own)
     copy = place - torch.searchsorted(keys, here)
     target = (torch.searchsorted(keys, there) + copy).clamp(max=max(len(keys) - 1, 0))
-    own = torch.arange(len(order), device=order.device)
     return torch.where(keys.index_select(0, target) == there, order.index_select(0, target), own)
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.nn.stacking import stacked
 
 ROUNDINGS = ("ceil", "floor")
 
@@ -20,28 +21,32 @@ ROUNDINGS = ("ceil", "floor")
 def segment_count(group: Tensor, num_groups: int, dtype: torch.dtype = torch.long) -> Tensor:
     """The number of entries of each group, shape `[num_groups]`."""
     ones = torch.ones(group.shape, dtype=dtype, device=group.device)
-    return torch.zeros(num_groups, dtype=dtype, device=group.device).index_add_(0, group, ones)
+    none = torch.zeros(num_groups, dtype=dtype, device=group.device)
+    return none.scatter_add(0, group, ones) if stacked() else none.index_add_(0, group, ones)
 
 
 def segment_sum(values: Tensor, group: Tensor, num_groups: int) -> Tensor:
     """The sum of the rows of each group, `out[g] = Σ_{i: group[i]=g} values[i]`; an empty group gives zeros."""
-    return values.new_zeros((num_groups, *values.shape[1:])).index_add(0, group, values)
+    none = values.new_zeros((num_groups, *values.shape[1:]))
+    if stacked():
+        return none.scatter_add(0, _column(group, values).expand_as(values), values)
+    return none.index_add(0, group, values)
 
 
 def segment_mean(values: Tensor, group: Tensor, num_groups: int) -> Tensor:
     """The mean of the rows of each group; an empty group gives zeros."""
-    count = segment_count(group, num_groups, values.dtype).clamp_(min=1)
+    count = segment_count(group, num_groups, values.dtype).clamp(min=1)
     return segment_sum(values, group, num_groups) / _column(count, values)
 
 
 def segment_max(values: Tensor, group: Tensor, num_groups: int) -> Tensor:
     """The entry-wise maximum over the rows of each group; an empty group gives zeros."""
-    return _Extreme.apply(values, group, num_groups, "amax")
+    return _extreme(values, group, num_groups, "amax")
 
 
 def segment_min(values: Tensor, group: Tensor, num_groups: int) -> Tensor:
     """The entry-wise minimum over the rows of each group; an empty group gives zeros."""
-    return _Extreme.apply(values, group, num_groups, "amin")
+    return _extreme(values, group, num_groups, "amin")
 
 
 def segment_softmax(scores: Tensor, group: Tensor, num_groups: int) -> Tensor:
@@ -67,7 +72,7 @@ def segment_rank(scores: Tensor, group: Tensor, num_groups: int) -> Tensor:
     count = segment_count(group, num_groups)
     start = count.cumsum(0) - count
     place = torch.arange(len(order), device=group.device) - start.index_select(0, grouped)
-    return torch.empty_like(place).index_copy_(0, order, place)
+    return torch.empty_like(place).scatter(0, order, place)
 
 
 def share_of(count: Tensor, ratio: float, rounding: str = "ceil") -> Tensor:
@@ -125,6 +130,13 @@ def sample_concrete(logits: Tensor, temperature: float = 1.0, generator: torch.G
 def _column(per_group: Tensor, values: Tensor) -> Tensor:
     """A vector shaped to scale the rows of `values`."""
     return per_group.view(-1, *[1] * (values.dim() - 1))
+
+
+def _extreme(values: Tensor, group: Tensor, num_groups: int, reduce: str) -> Tensor:
+    if not stacked():
+        return _Extreme.apply(values, group, num_groups, reduce)  # type: ignore[return-value]
+    empty = values.new_zeros((num_groups, *values.shape[1:]))
+    return empty.scatter_reduce(0, _column(group, values).expand_as(values), values, reduce, include_self=False)
 
 
 class _Extreme(torch.autograd.Function):

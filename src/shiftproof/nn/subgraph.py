@@ -79,7 +79,7 @@ def edge_subgraph(batch: GraphBatch, keep: Tensor, weight: Tensor | None = None)
 
 def _touched(ends: Tensor, num_nodes: int) -> Tensor:
     touched = torch.zeros(num_nodes, dtype=torch.bool, device=ends.device)
-    return touched.index_fill_(0, ends.reshape(-1), True)
+    return touched.scatter(0, ends.reshape(-1), True)
 
 
 def _masked(batch: GraphBatch, node_mask: Tensor, keep: Tensor, weight: Tensor | None) -> Subgraph:

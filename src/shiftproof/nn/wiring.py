@@ -10,6 +10,7 @@ from torch import Tensor
 
 from shiftproof.nn.message_statistics import Arrivals
 from shiftproof.nn.norms import RealRows
+from shiftproof.nn.segment import segment_count, segment_sum
 
 OnMessages = Callable[[Tensor], Tensor]
 EdgeWeight = Tensor | OnMessages
@@ -52,9 +53,7 @@ class Wiring:
 
     def _degrees(self) -> tuple[Tensor, Tensor, Tensor]:
         if self._known is None:  # by hand, since the lock of functools.cached_property stops torch.compile
-            leaving = torch.ones(len(self.src), dtype=self.dtype, device=self.src.device)
-            own = torch.ones(self.num_nodes, dtype=self.dtype, device=self.src.device)
-            degree = own.index_add_(0, self.src, leaving).unsqueeze(1)
+            degree = (1 + segment_count(self.src, self.num_nodes, self.dtype)).unsqueeze(1)
             self._known = degree, degree.reciprocal(), degree.rsqrt()
         return self._known
 
@@ -71,7 +70,7 @@ class Wiring:
 
     def aggregate(self, messages: Tensor) -> Tensor:
         """The sum of the messages that arrive at each node."""
-        return messages.new_zeros((self.num_nodes, *messages.shape[1:])).index_add(0, self.dst, messages)
+        return segment_sum(messages, self.dst, self.num_nodes)
 
 
 def as_wiring(edges: Wiring | Tensor, x: Tensor) -> Wiring:

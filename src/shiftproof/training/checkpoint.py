@@ -99,6 +99,11 @@ def restore(module: torch.nn.Module, tensors: Mapping[str, Tensor], where: str) 
     module.load_state_dict(dict(tensors))
 
 
+def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names begin with a prefix, named without it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
 def pack_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """The state of an optimiser as named tensors."""
     state = optimizer.state_dict()["state"]

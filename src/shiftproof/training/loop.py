@@ -6,6 +6,7 @@ import math
 import statistics
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -71,6 +72,7 @@ class Loop:
         self.seconds = 0.0
         self.epoch_seconds: list[float] = []
         self.stopped = False
+        self.together = 1  # runs that are trained as one with this one; times are its share
 
     def finished(self) -> Run | None:
         """The run that already lies in the folder, if it is to be kept; refuse to write over one that is not."""
@@ -85,40 +87,49 @@ class Loop:
         return Run.load(self.folder, method=self.method) if whole else None
 
     def run(self) -> Run:
-        trainer = self.trainer
-        torch.manual_seed(trainer.seed)
-        before = torch.are_deterministic_algorithms_enabled()
-        torch.use_deterministic_algorithms(before or trainer.deterministic, warn_only=True)
-        try:
+        with self.reproducibly():
             return self._run()
+
+    @contextmanager
+    def reproducibly(self) -> Iterator[None]:
+        """Inside, random numbers are those of the run's seed, and operations as repeatable as it asks for."""
+        torch.manual_seed(self.trainer.seed)
+        before = torch.are_deterministic_algorithms_enabled()
+        torch.use_deterministic_algorithms(before or self.trainer.deterministic, warn_only=True)
+        try:
+            yield
         finally:
             torch.use_deterministic_algorithms(before)
+
+    def prepare(self) -> None:
+        """Stage 0 of a run that starts anew."""
+        if self.folder is not None:
+            files.write_json(self.folder / CONFIG, self.config)
+        self.method.prepare(replace(self.data, splits={**self.data.splits, "train": self.train}), self.trainer)
+        self.method.to(self.device)
+        torch.manual_seed(self.trainer.seed)
 
     def _run(self) -> Run:
         trainer = self.trainer
         forget_peak(self.device)
-        optimizer = self._optimizer()
+        optimizer = self.optimizer()
         begun = time.perf_counter()
         resumed, optimizer = self._restore(optimizer)
         if not resumed:
-            if self.folder is not None:
-                files.write_json(self.folder / CONFIG, self.config)
-            self.method.prepare(replace(self.data, splits={**self.data.splits, "train": self.train}), trainer)
-            self.method.to(self.device)
-            torch.manual_seed(trainer.seed)
+            self.prepare()
             self._save(optimizer)
         stepper = None if optimizer is None else self._stepper(optimizer)
         epochs = 0 if stepper is None else trainer.epochs
         saved = time.monotonic()
         before = self.seconds
-        with progress(self._title(), epochs, trainer.progress, start=self.epoch) as display:
+        with progress(self.title(), epochs, trainer.progress, start=self.epoch) as display:
             while stepper is not None and self.epoch < epochs and not self.stopped:
                 started = time.perf_counter()
                 self._train_epoch(stepper)
                 if self.device.type == "cuda":
                     torch.cuda.synchronize(self.device)  # the clock must not run ahead of the device
                 self.epoch_seconds.append(time.perf_counter() - started)
-                note = self._evaluate() if self._is_due() else ""
+                note = self.evaluate() if self.is_due() else ""
                 self.epoch += 1
                 display.advance(self.epoch, note)
                 self.seconds = before + time.perf_counter() - begun
@@ -126,7 +137,7 @@ class Loop:
                     self._save(stepper.optimizer)
                     saved = time.monotonic()
         self.seconds = before + time.perf_counter() - begun
-        return self._conclude()
+        return self.conclude()
 
     def _train_epoch(self, stepper: Stepper) -> None:
         self.method.train()
@@ -201,13 +212,13 @@ class Loop:
         kept = "" if self.folder is None else f"; the last good checkpoint is in {self.folder}"
         return TrainingDiverged(f"{what}{kept}")
 
-    def _is_due(self) -> bool:
+    def is_due(self) -> bool:
         if self.selection == "last" and not self.trainer.track:
             return False
         last = self.epoch + 1 >= self.trainer.epochs
         return last or (self.epoch + 1) % self.trainer.evaluate_every == 0
 
-    def _evaluate(self) -> str:
+    def evaluate(self) -> str:
         """Measure the tracked splits, remember the best epoch, decide about stopping early."""
         self._look()
         self._require_finite_weights()
@@ -231,7 +242,7 @@ class Loop:
             self.stopped = self.epoch - max(self.best_epoch, trainer.warmup - 1) >= trainer.patience
         return f"{judge} {self.metric} {value:.4f}"
 
-    def _conclude(self) -> Run:
+    def conclude(self) -> Run:
         self._look()
         if not self.best:
             self._require_finite_weights()
@@ -254,6 +265,8 @@ class Loop:
             "seconds": self.seconds,
             "training_epoch_seconds": statistics.median(self.epoch_seconds or [0.0]),
         }
+        if self.together > 1:
+            timing["stacked"] = self.together
         selection = {"oracle": "oracle: the test split chose the epoch"}.get(self.selection, self.selection)
         run = Run(self.method, self.config, metrics, self.history, self.best_epoch, selection, timing)
         if self.folder is not None:
@@ -261,7 +274,7 @@ class Loop:
             (self.folder / CHECKPOINT).unlink(missing_ok=True)
         return run
 
-    def _optimizer(self, step: int = 0) -> torch.optim.Optimizer | None:
+    def optimizer(self, step: int = 0) -> torch.optim.Optimizer | None:
         """The optimiser, or None for a method without trainable parameters: its `prepare` does all the work."""
         trainer, parameters = self.trainer, [p for p in self.method.parameters() if p.requires_grad]
         return make_optimizer(trainer, parameters, step) if parameters else None
@@ -279,8 +292,11 @@ class Loop:
         )
 
     def _save(self, optimizer: torch.optim.Optimizer | None) -> None:
-        if self.folder is None:
-            return
+        if self.folder is not None:
+            files.write_tensors(self.folder / CHECKPOINT, *self.state(optimizer))
+
+    def state(self, optimizer: torch.optim.Optimizer | None) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """All that the run needs to go on from here: tensors, and a note with the rest."""
         self._look()
         self._require_finite_weights()
         tensors = {f"model.{name}": tensor for name, tensor in self.method.state_dict().items()}
@@ -302,22 +318,27 @@ class Loop:
             "history": self.history,
             "balance": self.trainer.balance.state_dict(),
         }
-        files.write_tensors(self.folder / CHECKPOINT, tensors, note)
+        return tensors, note
 
     def _restore(self, optimizer: torch.optim.Optimizer | None) -> tuple[bool, torch.optim.Optimizer | None]:
         """Whether there was a checkpoint to go on from, and the optimiser with its state."""
         if self.folder is None or not (self.folder / CHECKPOINT).exists():
             return False, optimizer
         path = self.folder / CHECKPOINT
-        tensors, note = files.read_tensors(path, "resuming")
+        return True, self.take_state(*files.read_tensors(path, "resuming"), path, optimizer)
+
+    def take_state(
+        self, tensors: dict[str, Tensor], note: dict[str, Any], path: Path, optimizer: torch.optim.Optimizer | None
+    ) -> torch.optim.Optimizer | None:
+        """Go on from a state that `path` holds; the optimiser with its own."""
         self._require_same(note.get("config"), path)
         try:
-            files.restore(self.method, _under("model.", tensors), str(path))
-            self.best = {name: tensor.to(self.device) for name, tensor in _under("best.", tensors).items()}
+            files.restore(self.method, files.under("model.", tensors), str(path))
+            self.best = {name: tensor.to(self.device) for name, tensor in files.under("best.", tensors).items()}
             if optimizer is not None:
                 if self.trainer.balance.optimizer(note["step"] - 1):
-                    optimizer = self._optimizer(note["step"] - 1) or optimizer
-                files.unpack_optimizer(optimizer, _under("optimizer.", tensors))
+                    optimizer = self.optimizer(note["step"] - 1) or optimizer
+                files.unpack_optimizer(optimizer, files.under("optimizer.", tensors))
             torch.set_rng_state(tensors["rng.torch"])
             self.order.set_state(tensors["rng.order"])
             if self.device.type == "cuda" and "rng.cuda" in tensors:
@@ -332,7 +353,7 @@ class Loop:
             if isinstance(error, ShiftproofError):
                 raise
             raise ShiftproofError(f"{path} does not hold a whole checkpoint ({error}); resuming needs one") from None
-        return True, optimizer
+        return optimizer
 
     def _config(self, given: dict[str, Any] | None) -> dict[str, Any]:
         """All that decides the result; a resumed run must have the same."""
@@ -370,7 +391,7 @@ class Loop:
                 "resume with the same settings or choose another folder"
             )
 
-    def _title(self) -> str:
+    def title(self) -> str:
         return f"{self.config.get('method')} on {self.config.get('data')}, seed {self.trainer.seed}"
 
 
@@ -388,10 +409,6 @@ def _selection(wanted: str, dataset: Dataset) -> str:
 def _renumbered(split: Split) -> Split:
     """The training split with each sample's index set to its position, which is what methods look up."""
     return replace(split, index=torch.arange(len(split), device=split.device))
-
-
-def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def _or_none(value: float) -> float | None:

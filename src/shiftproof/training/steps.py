@@ -160,8 +160,7 @@ class ReplayedStepper(EagerStepper):
 
     def _graphs(self, ordered: GraphSet, size: int, step: int) -> Iterator[Tensor]:
         if self.room is None:
-            most = (int(self.ROOM * count) + 1 for count in _largest(ordered, size))
-            self.room = tuple(-(-count // self.GRAIN) * self.GRAIN for count in most)  # type: ignore[assignment]
+            self.room = tuple(self._rounded(count) for count in largest_batch(ordered, size))  # type: ignore[assignment]
         padded = pad_batches(ordered, size, *self.room)  # type: ignore[misc]
         for number, fits in enumerate(padded.fits):
             self._refresh(step)
@@ -175,6 +174,10 @@ class ReplayedStepper(EagerStepper):
             else:
                 yield self.move(padded.plain(number), step)
             step += 1
+
+    def _rounded(self, count: int) -> int:
+        """The length of a slot for batches of so many nodes or edges."""
+        return -(-(int(self.ROOM * count) + 1) // self.GRAIN) * self.GRAIN
 
     def _rows(self, batches: Iterator[Batch], size: int, step: int) -> Iterator[Tensor]:
         for batch in batches:
@@ -279,7 +282,7 @@ def fused_losses(method: Method) -> Callable[[Batch], dict[str, Tensor]]:
     return losses
 
 
-def _largest(graphs: GraphSet, size: int) -> tuple[int, int]:
+def largest_batch(graphs: GraphSet, size: int) -> tuple[int, int]:
     """Nodes and edges of the largest of consecutive batches."""
     nodes, edges = (max(int(p.sum()) for p in counts.split(size)) for counts in (graphs.sizes, graphs.edge_counts))
     return nodes, edges

@@ -1,0 +1,392 @@
+"""Several runs of one shape trained as one: every step moves all of them, for little more than the price of one.
+
+A small network fills a few percent of a GPU, and a step of it is hundreds of kernels that each wait to be started. Runs
+that differ in their seed alone start the same kernels, so their weights are put one behind another into single tensors
+and `torch.func.vmap` makes every kernel work on all of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from shiftproof.data.graphs import GraphBatch, GraphSet
+from shiftproof.data.padding import PaddedBatches, pad_batches
+from shiftproof.errors import ShiftproofError, TrainingDiverged
+from shiftproof.methods.base import Method
+from shiftproof.nn.stacking import stacking
+from shiftproof.training import checkpoint as files
+from shiftproof.training.balance import Weighted
+from shiftproof.training.loop import Loop
+from shiftproof.training.memory import forget_peak
+from shiftproof.training.optimizers import make_optimizer
+from shiftproof.training.progress import progress
+from shiftproof.training.run import Run
+from shiftproof.training.steps import ReplayedStepper, largest_batch
+
+STACK = "stack.safetensors"  # the checkpoint of all members, in the folder of the first
+ALIKE = ("epochs", "batch_size", "optimizer", "lr", "momentum", "betas", "weight_decay", "compile", "device")
+
+
+class CannotStack(ShiftproofError):
+    """These runs cannot be trained as one; each by itself they can."""
+
+
+@dataclass(frozen=True, eq=False)
+class BatchStack:
+    """One padded batch for each member: their fields one behind another, `[members, ...]`."""
+
+    num_graphs: int
+    fields: Mapping[str, Tensor]
+
+    @classmethod
+    def of(cls, batches: Sequence[PaddedBatches], number: int) -> BatchStack:
+        columns = zip(*[padded.slot(number) for padded in batches], strict=True)
+        names = batches[0].names
+        return cls(batches[0].size, {name: torch.stack(c) for name, c in zip(names, columns, strict=True)})
+
+    @classmethod
+    def padded(cls, sets: Sequence[GraphSet]) -> BatchStack:
+        """Sets of as many graphs each, every one of them a batch, padded to the largest."""
+        nodes, edges = 1 + max(graphs.num_nodes for graphs in sets), max(graphs.num_edges for graphs in sets)
+        return cls.of([pad_batches(graphs, len(graphs), nodes, edges) for graphs in sets], 0)
+
+    def take(self, batches: Sequence[PaddedBatches], number: int) -> None:
+        """Write other batches of the same size over these."""
+        columns = zip(*[padded.slot(number) for padded in batches], strict=True)
+        for target, column in zip(self.fields.values(), columns, strict=True):
+            torch.stack(column, out=target)
+
+
+class _Losses(nn.Module):
+    """The losses of a method as a call, which `functional_call` needs."""
+
+    def __init__(self, method: Method) -> None:
+        super().__init__()
+        self.method = method
+
+    def forward(self, batch: GraphBatch) -> dict[str, Tensor]:
+        return self.method.losses(batch)
+
+
+class Stack(Method):
+    """Methods of one shape whose weights lie in the same tensors: `[members, ...]` instead of `[...]`.
+
+    The members stay usable: their own weights and statistics are views of the stack's.
+    """
+
+    def __init__(self, members: Sequence[Method]) -> None:
+        super().__init__(members[0].shape)
+        self.members = tuple(members)
+        self.whole: dict[str, Tensor] = {}
+        for name, parameter in members[0].named_parameters():
+            own = [member.get_parameter(name) for member in members]
+            whole = nn.Parameter(torch.stack([p.detach() for p in own]), requires_grad=parameter.requires_grad)
+            for number, p in enumerate(own):
+                p.data = whole.data[number]
+            self.register_parameter(name.replace(".", "|"), whole)
+            self.whole[f"method.{name}"] = whole
+        for name, _ in members[0].named_buffers():
+            whole = torch.stack([member.get_buffer(name) for member in members])
+            for number, member in enumerate(members):
+                path, _, last = name.rpartition(".")
+                member.get_submodule(path)._buffers[last] = whole[number]
+            self.register_buffer(name.replace(".", "|"), whole)
+            self.whole[f"method.{name}"] = whole
+        self._losses = [_Losses(members[0])]  # in a list, because the weights are given with every call
+
+    def losses(self, batch: BatchStack) -> dict[str, Tensor]:  # type: ignore[override]
+        """The named terms of every member, `[members]` each."""
+        (losses,) = self._losses
+
+        def one(tensors: dict[str, Tensor], fields: dict[str, Any]) -> dict[str, Tensor]:
+            given = GraphBatch(num_graphs=batch.num_graphs, **fields)
+            return torch.func.functional_call(losses, tensors, (given,))
+
+        with stacking():
+            return torch.func.vmap(one, randomness="different")(self.whole, dict(batch.fields))
+
+    def column(self, optimizer: torch.optim.Optimizer, number: int, into: torch.optim.Optimizer) -> None:
+        """Put one member's part of the stack's optimiser state into that of its own optimiser."""
+        own = [p for group in into.param_groups for p in group["params"]]
+        for whole, parameter in zip(optimizer.param_groups[0]["params"], own, strict=True):
+            if slots := optimizer.state.get(whole):
+                into.state[parameter] = {
+                    key: value[number] if isinstance(value, Tensor) and value.dim() else value
+                    for key, value in slots.items()
+                }
+
+    def columns(self, optimizer: torch.optim.Optimizer, own: Sequence[torch.optim.Optimizer]) -> None:
+        """Put the states of the members' optimisers together into that of the stack's."""
+        lists = [[p for group in one.param_groups for p in group["params"]] for one in own]
+        for whole, *parameters in zip(optimizer.param_groups[0]["params"], *lists, strict=True):
+            states = [one.state.get(p, {}) for one, p in zip(own, parameters, strict=True)]
+            optimizer.state[whole] = {
+                key: torch.stack([state[key] for state in states]) if value.dim() else value.clone()
+                for key, value in states[0].items()
+            }
+
+
+class StackedStepper(ReplayedStepper):
+    """Moves all members by one step; on a GPU with `compile` the step is captured once and replayed."""
+
+    method: Stack
+
+    def move(self, batch: BatchStack, step: int) -> Tensor:  # type: ignore[override]
+        self.balance.before(self.method, step)
+        terms = self.method.losses(batch)
+        self.names = list(terms)
+        self.optimizer.zero_grad(set_to_none=True)
+        self.balance.backward({name: term.sum() for name, term in terms.items()}, self.method, step)
+        self.optimizer.step()
+        return torch.stack([term.detach() for term in terms.values()])
+
+    def epoch_of_all(
+        self, trains: Sequence[GraphSet], size: int | None, orders: Sequence[torch.Generator], step: int
+    ) -> Iterator[Tensor]:
+        """Train through an epoch of every member's own data in its own order; yields terms `[terms, members]`."""
+        count = len(trains[0])
+        if size is not None:
+            trains = [train.shuffled(order) for train, order in zip(trains, orders, strict=True)]
+        size = min(size or count, count)
+        if self.room is None:
+            most = zip(*[largest_batch(train, size) for train in trains], strict=True)
+            self.room = tuple(self._rounded(max(counts)) for counts in most)  # type: ignore[assignment]
+        padded = [pad_batches(train, size, *self.room) for train in trains]  # type: ignore[misc]
+        for number in range(len(padded[0])):
+            self._refresh(step)
+            if all(one.fits[number] for one in padded):
+                if self.buffer is None:
+                    self.buffer = BatchStack.of(padded, number)  # type: ignore[assignment]
+                else:
+                    self.buffer.take(padded, number)  # type: ignore[union-attr]
+                yield self._replay(step) if self._ready(step) else self.move(self.buffer, step)  # type: ignore[arg-type]
+            else:
+                part = torch.arange(number * size, min((number + 1) * size, count))
+                yield self.move(BatchStack.padded([train[part] for train in trains]), step)
+            step += 1
+
+
+def require_alike(loops: Sequence[Loop]) -> None:
+    """Refuse runs that cannot be one stack, in one sentence."""
+    first = loops[0]
+    method, trainer = first.method, first.trainer
+    name = first.config.get("method")
+    shapes = _shapes(method)
+    if not isinstance(first.train, GraphSet):
+        raise CannotStack("runs on graphs can be stacked, not those on plain tensors")
+    if not method.capturable or type(method).training_index is not Method.training_index:
+        raise CannotStack(f"'{name}' chooses its samples or sizes as it goes and cannot be stacked")
+    if method.domain_by_domain or trainer.domains_per_batch is not None:
+        raise CannotStack("runs whose batches are drawn from every environment cannot be stacked")
+    if not isinstance(trainer.balance, Weighted) or trainer.balance.watch_conflicts:
+        raise CannotStack("only runs that minimise a weighted sum of their terms can be stacked")
+    if not any(p.requires_grad for p in method.parameters()):
+        raise CannotStack(f"'{name}' has nothing to train")
+    for loop in loops[1:]:
+        if type(loop.method) is not type(method) or _shapes(loop.method) != shapes:
+            raise CannotStack("only runs of the same method with networks of the same shape can be stacked")
+        if len(loop.train) != len(first.train):
+            sizes = f"{len(first.train)} and {len(loop.train)}"
+            raise CannotStack(f"only runs with as many training samples can be stacked, not {sizes}")
+        for key in ALIKE:
+            if getattr(loop.trainer, key) != getattr(trainer, key):
+                raise CannotStack(f"only runs with the same '{key}' can be stacked")
+
+
+def _shapes(method: Method) -> list[tuple]:
+    parameters = [(name, p.shape, p.dtype, p.requires_grad) for name, p in method.named_parameters()]
+    return [*parameters, *((name, b.shape, b.dtype) for name, b in method.named_buffers())]
+
+
+class Together:
+    """Runs that are trained as one stack, from the first step to the last."""
+
+    def __init__(self, loops: Sequence[Loop]) -> None:
+        require_alike(loops)
+        self.loops = list(loops)
+        self.first = loops[0]
+        self.lost: dict[int, TrainingDiverged] = {}
+        self.kept: dict[int, dict[str, Tensor]] = {}  # weights of members that stopped early
+        for loop in loops:
+            loop.together = len(loops)
+
+    def run(self) -> list[Run | TrainingDiverged]:
+        """Every member's run, or why it has none."""
+        with self.first.reproducibly():
+            return self._run()
+
+    def _run(self) -> list[Run | TrainingDiverged]:
+        first, trainer = self.first, self.first.trainer
+        forget_peak(first.device)
+        begun, before = time.perf_counter(), 0.0
+        self.own = [loop.optimizer() for loop in self.loops]
+        resumed = self._restore()
+        if not resumed:
+            for loop in self.loops:
+                torch.manual_seed(loop.trainer.seed)
+                loop.prepare()
+            torch.manual_seed(trainer.seed)
+        before = first.seconds
+        self.stack = Stack([loop.method for loop in self.loops])
+        stepper = self._stepper()
+        if not resumed:
+            self._try(stepper)
+            self._save(stepper)
+        saved = time.monotonic()
+        title = f"{len(self.loops)} seeds together: {first.title()}"
+        with progress(title, trainer.epochs, trainer.progress, start=first.epoch) as display:
+            while first.epoch < trainer.epochs and self._going():
+                note = self._epoch(stepper)
+                display.advance(first.epoch, note)
+                for loop in self.loops:
+                    loop.seconds = before + (time.perf_counter() - begun) / len(self.loops)
+                if time.monotonic() - saved >= trainer.checkpoint_seconds:
+                    self._save(stepper)
+                    saved = time.monotonic()
+        self._save(stepper)  # from here on nothing depends on the other members any more
+        return self._conclude()
+
+    def _going(self) -> list[int]:
+        """The members that are still being trained for."""
+        return [i for i, loop in enumerate(self.loops) if i not in self.lost and not loop.stopped]
+
+    def _epoch(self, stepper: StackedStepper) -> str:
+        loops, started = self.loops, time.perf_counter()
+        for loop in loops:
+            loop.method.train()
+            loop.method.start_epoch(loop.epoch)
+        self.stack.weights = dict(self.first.method.weights)
+        going = self._going()
+        trains, orders = [loop.train for loop in loops], [loop.order for loop in loops]
+        for values in stepper.epoch_of_all(trains, self.first.trainer.batch_size, orders, self.first.step):  # type: ignore[arg-type]
+            for i, loop in enumerate(loops):
+                if i in going:
+                    loop.names = stepper.names
+                    loop.pending.append((loop.epoch, loop.step, values[:, i]))
+                loop.step += 1
+        if self.first.device.type == "cuda":
+            torch.cuda.synchronize(self.first.device)
+        seconds = (time.perf_counter() - started) / len(loops)
+        note = ""
+        for i, loop in enumerate(loops):
+            if i in going:
+                loop.epoch_seconds.append(seconds)
+                try:
+                    note = loop.evaluate() if loop.is_due() else note
+                except TrainingDiverged as diverged:
+                    self.lost[i] = diverged
+                if loop.stopped:
+                    self.kept[i] = {name: tensor.clone() for name, tensor in loop.method.state_dict().items()}
+            loop.epoch += 1
+        return note
+
+    def _stepper(self) -> StackedStepper:
+        trainer = self.first.trainer
+        numbers = {id(p): name for name, p in self.first.method.named_parameters()}
+        names = [numbers[id(p)] for group in self.own[0].param_groups for p in group["params"]]  # type: ignore[union-attr]
+        moved: list[nn.Parameter] = [self.stack.get_parameter(name.replace(".", "|")) for name in names]
+        optimizer = make_optimizer(trainer, moved, max(self.first.step - 1, 0))
+        self.stack.columns(optimizer, self.own)  # type: ignore[arg-type]
+        renewed = lambda step: make_optimizer(trainer, moved, step)  # noqa: E731
+        stepper = StackedStepper(self.stack, optimizer, trainer.balance, renewed=renewed)
+        stepper.usable = bool(trainer.compile) and self.first.device.type == "cuda"
+        return stepper
+
+    def _try(self, stepper: StackedStepper) -> None:
+        """See whether the method can be stacked at all, without leaving a trace."""
+        size = min(self.first.trainer.batch_size or len(self.first.train), len(self.first.train), 8)
+        before = {name: tensor.clone() for name, tensor in self.stack.state_dict().items()}
+        states = torch.get_rng_state(), torch.cuda.get_rng_state() if self.first.device.type == "cuda" else None
+        try:
+            batch = BatchStack.padded([loop.train[torch.arange(size)] for loop in self.loops])  # type: ignore[misc]
+            with torch.no_grad():
+                self.stack.losses(batch)
+        except RuntimeError as error:
+            reason = str(error).strip().partition("\n")[0].partition(". ")[0]
+            raise CannotStack(f"'{self.first.config.get('method')}' cannot be stacked ({reason})") from None
+        self.stack.load_state_dict(before)
+        torch.set_rng_state(states[0])
+        if states[1] is not None:
+            torch.cuda.set_rng_state(states[1])
+
+    def _save(self, stepper: StackedStepper) -> None:
+        """One file for all members, so that they are never of different epochs."""
+        if self.first.folder is None:
+            return
+        tensors: dict[str, Tensor] = {}
+        notes: list[Any] = []
+        for i, (loop, own) in enumerate(zip(self.loops, self.own, strict=True)):
+            if i in self.lost:
+                notes.append({"lost": str(self.lost[i])})
+                continue
+            assert own is not None
+            self.stack.column(stepper.optimizer, i, own)
+            try:
+                state, note = loop.state(own)
+            except TrainingDiverged as diverged:
+                self.lost[i] = diverged
+                notes.append({"lost": str(diverged)})
+                continue
+            tensors |= {f"{i}/{name}": tensor for name, tensor in state.items()}
+            tensors |= {f"{i}/kept.{name}": tensor for name, tensor in self.kept.get(i, {}).items()}
+            notes.append(note)
+        seeds = [loop.trainer.seed for loop in self.loops]
+        files.write_tensors(self.first.folder / STACK, tensors, {"seeds": seeds, "members": notes})
+
+    def _restore(self) -> bool:
+        """Go on from the file of the same stack, or of a larger one whose training is over."""
+        if self.first.folder is None or not (self.first.folder / STACK).exists():
+            return False
+        path = self.first.folder / STACK
+        tensors, note = files.read_tensors(path, "resuming")
+        seeds, members = note.get("seeds", []), note.get("members", [])
+        wanted = [loop.trainer.seed for loop in self.loops]
+        whole = [member for member in members if "lost" not in member]
+        over = all(member["epoch"] >= self.first.trainer.epochs or member["stopped"] for member in whole)
+        if seeds != wanted and not (over and set(wanted) <= set(seeds)):
+            return False  # another stack: its random numbers would not be these
+        if not all("lost" in members[seeds.index(seed)] for seed in wanted):
+            for i, (loop, own) in enumerate(zip(self.loops, self.own, strict=True)):
+                number = seeds.index(loop.trainer.seed)
+                if "lost" in members[number]:
+                    self.lost[i] = TrainingDiverged(members[number]["lost"])
+                    continue
+                state = files.under(f"{number}/", tensors)
+                self.kept |= {i: kept} if (kept := files.under("kept.", state)) else {}
+                loop.take_state(state, members[number], path, own)
+            return True
+        return False
+
+    def _conclude(self) -> list[Run | TrainingDiverged]:
+        """The last first: as long as any run is unfinished, the one that holds the checkpoint is."""
+        found: dict[int, Run | TrainingDiverged] = dict(self.lost)
+        for i in reversed(range(len(self.loops))):
+            loop = self.loops[i]
+            if i in self.lost:
+                continue
+            if i in self.kept:
+                loop.method.load_state_dict(self.kept[i])
+            try:
+                found[i] = loop.conclude()
+            except TrainingDiverged as diverged:
+                found[i] = diverged
+        if self.first.folder is not None:
+            (self.first.folder / STACK).unlink(missing_ok=True)
+        return [found[i] for i in range(len(self.loops))]
+
+
+def fit_together(loops: Sequence[Loop]) -> list[Run | TrainingDiverged]:
+    """Train runs as one stack, those aside that already lie in their folders; each one's run, or why it has none."""
+    found: dict[int, Run | TrainingDiverged] = {i: run for i, loop in enumerate(loops) if (run := loop.finished())}
+    left = [i for i in range(len(loops)) if i not in found]
+    if len(left) == 1 and not found:
+        found[left[0]] = loops[left[0]].run()
+    elif left:
+        found |= dict(zip(left, Together([loops[i] for i in left]).run(), strict=True))
+    return [found[i] for i in range(len(loops))]
