@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from shiftproof.training.devices import device_name, pick_device
 from shiftproof.training.identity import commit, digest, first_difference, plain, versions
 from shiftproof.training.memory import forget_peak, peak_bytes
 from shiftproof.training.metrics import (
+    Predictions,
     all_measures,
     better,
     measure,
@@ -182,21 +183,25 @@ class Loop:
         if not self.pending:
             return
         values = torch.stack([terms for _, _, terms in self.pending]).double().cpu()
+        self.record([(epoch, step) for epoch, step, _ in self.pending], values)
+        self.pending.clear()
+
+    def record(self, steps: Sequence[tuple[int, int]], values: Tensor) -> None:
+        """Add the loss values of steps, `[steps, terms]`, to the history; stop if one is not finite."""
         names = self.names
         bad = (~torch.isfinite(values)).nonzero()
         if len(bad):
             row, column = bad[0].tolist()
-            epoch, step, _ = self.pending[row]
+            epoch, step = steps[row]
             value = float(values[row, column])
             raise self._diverged(f"loss term '{names[column]}' became {value} at step {step} (epoch {epoch})")
-        for (epoch, _, _), row in zip(self.pending, values, strict=True):
+        for (epoch, _), row in zip(steps, values, strict=True):
             if not self.history or self.history[-1]["epoch"] != epoch:
                 self.history.append({"epoch": epoch, "steps": 0, "losses": dict.fromkeys(names, 0.0)})
             record = self.history[-1]
             count = record["steps"] = record["steps"] + 1
             for name, value in zip(names, row.tolist(), strict=True):
                 record["losses"][name] += (value - record["losses"][name]) / count
-        self.pending.clear()
 
     def _require_finite_weights(self) -> None:
         """Stop where the last step broke the weights and no loss has shown it yet."""
@@ -218,13 +223,26 @@ class Loop:
         last = self.epoch + 1 >= self.trainer.epochs
         return last or (self.epoch + 1) % self.trainer.evaluate_every == 0
 
-    def evaluate(self) -> str:
-        """Measure the tracked splits, remember the best epoch, decide about stopping early."""
+    @property
+    def judge(self) -> str | None:
+        """The split that decides which epoch is kept."""
+        return {"val": "val", "stopped": "val", "oracle": "test"}.get(self.selection)
+
+    @property
+    def looked_at(self) -> tuple[str, ...]:
+        """The splits that are measured after an epoch."""
+        track = self.trainer.track
+        return (self.judge, *track) if self.judge else track
+
+    def evaluate(self, seen: Mapping[str, Predictions] | None = None) -> str:
+        """Measure the tracked splits, remember the best epoch, decide about stopping early.
+
+        `seen` are the predictions of these splits, where somebody has made them.
+        """
         self._look()
         self._require_finite_weights()
-        trainer, record = self.trainer, self.history[-1]
-        judge = {"val": "val", "stopped": "val", "oracle": "test"}.get(self.selection)
-        seen = {n: predict(self.method, self.data[n]) for n in ((judge, *trainer.track) if judge else trainer.track)}
+        trainer, record, judge = self.trainer, self.history[-1], self.judge
+        seen = {n: predict(self.method, self.data[n]) for n in self.looked_at} if seen is None else seen
         record |= {name: {self.metric: _or_none(measure(self.metric, found))} for name, found in seen.items()}
         if judge is None:
             return ""

@@ -24,12 +24,14 @@ from shiftproof.training import checkpoint as files
 from shiftproof.training.balance import Weighted
 from shiftproof.training.loop import Loop
 from shiftproof.training.memory import forget_peak
+from shiftproof.training.metrics import EVALUATION_BATCH, Predictions
 from shiftproof.training.optimizers import make_optimizer
 from shiftproof.training.progress import progress
 from shiftproof.training.run import Run
 from shiftproof.training.steps import ReplayedStepper, largest_batch
 
 STACK = "stack.safetensors"  # the checkpoint of all members, in the folder of the first
+AT_ONCE = 64  # batches that are laid out for all members at a time
 ALIKE = ("epochs", "batch_size", "optimizer", "lr", "momentum", "betas", "weight_decay", "compile", "device")
 
 
@@ -56,22 +58,20 @@ class BatchStack:
         nodes, edges = 1 + max(graphs.num_nodes for graphs in sets), max(graphs.num_edges for graphs in sets)
         return cls.of([pad_batches(graphs, len(graphs), nodes, edges) for graphs in sets], 0)
 
-    def take(self, batches: Sequence[PaddedBatches], number: int) -> None:
-        """Write other batches of the same size over these."""
-        columns = zip(*[padded.slot(number) for padded in batches], strict=True)
-        for target, column in zip(self.fields.values(), columns, strict=True):
-            torch.stack(column, out=target)
+    def copy_(self, fields: Sequence[Tensor]) -> None:
+        """Write the fields of another batch of the same size over these."""
+        torch._foreach_copy_(list(self.fields.values()), list(fields))
 
 
-class _Losses(nn.Module):
-    """The losses of a method as a call, which `functional_call` needs."""
+class _Calls(nn.Module):
+    """What is asked of a method as a call, which `functional_call` needs."""
 
     def __init__(self, method: Method) -> None:
         super().__init__()
         self.method = method
 
-    def forward(self, batch: GraphBatch) -> dict[str, Tensor]:
-        return self.method.losses(batch)
+    def forward(self, batch: GraphBatch, what: str) -> Any:
+        return self.method.losses(batch) if what == "losses" else self.method(batch)
 
 
 class Stack(Method):
@@ -98,15 +98,21 @@ class Stack(Method):
                 member.get_submodule(path)._buffers[last] = whole[number]
             self.register_buffer(name.replace(".", "|"), whole)
             self.whole[f"method.{name}"] = whole
-        self._losses = [_Losses(members[0])]  # in a list, because the weights are given with every call
+        self._calls = (_Calls(members[0]),)  # in a tuple, because the weights are given with every call
 
     def losses(self, batch: BatchStack) -> dict[str, Tensor]:  # type: ignore[override]
         """The named terms of every member, `[members]` each."""
-        (losses,) = self._losses
+        return self._ask(batch, "losses")
 
-        def one(tensors: dict[str, Tensor], fields: dict[str, Any]) -> dict[str, Tensor]:
-            given = GraphBatch(num_graphs=batch.num_graphs, **fields)
-            return torch.func.functional_call(losses, tensors, (given,))
+    def forward(self, batch: BatchStack) -> Tensor:  # type: ignore[override]
+        """The logits of every member, `[members, ...]`."""
+        return self._ask(batch, "logits")
+
+    def _ask(self, batch: BatchStack, what: str) -> Any:
+        (calls,) = self._calls
+
+        def one(tensors: dict[str, Tensor], fields: dict[str, Any]) -> Any:
+            return torch.func.functional_call(calls, tensors, (GraphBatch(num_graphs=batch.num_graphs, **fields), what))
 
         with stacking():
             return torch.func.vmap(one, randomness="different")(self.whole, dict(batch.fields))
@@ -160,11 +166,15 @@ class StackedStepper(ReplayedStepper):
         padded = [pad_batches(train, size, *self.room) for train in trains]  # type: ignore[misc]
         for number in range(len(padded[0])):
             self._refresh(step)
+            if number % AT_ONCE == 0:
+                part = slice(number, number + AT_ONCE)
+                columns = zip(*[[field[part] for field in one.slots] for one in padded], strict=True)
+                laid = [torch.stack(column, 1) for column in columns]
             if all(one.fits[number] for one in padded):
                 if self.buffer is None:
                     self.buffer = BatchStack.of(padded, number)  # type: ignore[assignment]
                 else:
-                    self.buffer.take(padded, number)  # type: ignore[union-attr]
+                    self.buffer.copy_([field[number % AT_ONCE] for field in laid])  # type: ignore[union-attr]
                 yield self._replay(step) if self._ready(step) else self.move(self.buffer, step)  # type: ignore[arg-type]
             else:
                 part = torch.arange(number * size, min((number + 1) * size, count))
@@ -204,6 +214,12 @@ def _shapes(method: Method) -> list[tuple]:
     return [*parameters, *((name, b.shape, b.dtype) for name, b in method.named_buffers())]
 
 
+def _batches_of(splits: Sequence[GraphSet]) -> list[BatchStack]:
+    """The whole of every member's split in batches, side by side."""
+    parts = torch.arange(len(splits[0])).split(EVALUATION_BATCH)
+    return [BatchStack.padded([split[part] for split in splits]) for part in parts]
+
+
 class Together:
     """Runs that are trained as one stack, from the first step to the last."""
 
@@ -213,6 +229,9 @@ class Together:
         self.first = loops[0]
         self.lost: dict[int, TrainingDiverged] = {}
         self.kept: dict[int, dict[str, Tensor]] = {}  # weights of members that stopped early
+        self.batches: dict[str, list[BatchStack]] = {}  # of the splits that are looked at
+        splits = {name: [len(loop.data[name]) for loop in loops] for name in loops[0].looked_at}
+        self.predicts = all(len(set(counts)) == 1 for counts in splits.values())
         for loop in loops:
             loop.together = len(loops)
 
@@ -264,27 +283,47 @@ class Together:
         self.stack.weights = dict(self.first.method.weights)
         going = self._going()
         trains, orders = [loop.train for loop in loops], [loop.order for loop in loops]
-        for values in stepper.epoch_of_all(trains, self.first.trainer.batch_size, orders, self.first.step):  # type: ignore[arg-type]
-            for i, loop in enumerate(loops):
-                if i in going:
-                    loop.names = stepper.names
-                    loop.pending.append((loop.epoch, loop.step, values[:, i]))
-                loop.step += 1
-        if self.first.device.type == "cuda":
-            torch.cuda.synchronize(self.first.device)
+        steps = stepper.epoch_of_all(trains, self.first.trainer.batch_size, orders, self.first.step)  # type: ignore[arg-type]
+        values = torch.stack(list(steps)).double().cpu()  # [steps, terms, members]; waits for the device
+        where = [(self.first.epoch, self.first.step + number) for number in range(len(values))]
         seconds = (time.perf_counter() - started) / len(loops)
+        seen = self._predictions() if self.first.is_due() else None
         note = ""
         for i, loop in enumerate(loops):
+            loop.step += len(values)
             if i in going:
+                loop.names = stepper.names
                 loop.epoch_seconds.append(seconds)
                 try:
-                    note = loop.evaluate() if loop.is_due() else note
+                    loop.record(where, values[:, :, i])
+                    note = loop.evaluate(seen[i]) if seen is not None else note
                 except TrainingDiverged as diverged:
                     self.lost[i] = diverged
                 if loop.stopped:
                     self.kept[i] = {name: tensor.clone() for name, tensor in loop.method.state_dict().items()}
             loop.epoch += 1
         return note
+
+    @torch.no_grad()
+    def _predictions(self) -> list[dict[str, Predictions] | None]:
+        """What every member predicts on the splits that are looked at; None leaves that to the member."""
+        found: list[dict[str, Predictions] | None] = [{} for _ in self.loops]
+        if not self.predicts:
+            return [None for _ in self.loops]
+        for loop in self.loops:
+            loop.method.eval()
+        for name in self.first.looked_at:
+            splits: list[GraphSet] = [loop.data[name] for loop in self.loops]  # type: ignore[misc]
+            if name not in self.batches:
+                self.batches[name] = _batches_of(splits)
+            logits = torch.cat([self.stack(batch) for batch in self.batches[name]], 1).float().cpu()
+            for seen, loop, split, own in zip(found, self.loops, splits, logits, strict=True):
+                assert seen is not None
+                env = None if split.env is None else split.env.cpu()
+                seen[name] = Predictions(own, split.y.cpu(), env, loop.method.shape.task)
+        for loop in self.loops:
+            loop.method.train()
+        return found
 
     def _stepper(self) -> StackedStepper:
         trainer = self.first.trainer
@@ -307,6 +346,7 @@ class Together:
             batch = BatchStack.padded([loop.train[torch.arange(size)] for loop in self.loops])  # type: ignore[misc]
             with torch.no_grad():
                 self.stack.losses(batch)
+                self.stack(batch)
         except RuntimeError as error:
             reason = str(error).strip().partition("\n")[0].partition(". ")[0]
             raise CannotStack(f"'{self.first.config.get('method')}' cannot be stacked ({reason})") from None
