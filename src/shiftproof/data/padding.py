@@ -35,6 +35,20 @@ class PaddedBatches:
         """The fields of one padded batch, in the order of `names`."""
         return [field[number] for field in self.slots]
 
+    def count(self, number: int) -> int:
+        """The graphs of one batch: `size`, but for the last."""
+        return min(self.size, len(self.graphs) - number * self.size)
+
+    def cut(self, fields: dict[str, Tensor], count: int) -> dict[str, Tensor]:
+        """The fields of a slot, or of a stack of slots, as those of a batch of `count` graphs."""
+        if count == self.size:
+            return fields
+        fewer = {"ptr": fields["ptr"][..., : count + 1]}
+        fewer["batch"] = torch.where(fields["node_mask"], fields["batch"], count)
+        per_graph = [name for name in ("y", "env", "index") if name in fields]
+        before = fields["ptr"].dim() - 1
+        return {**fields, **fewer, **{name: fields[name].narrow(before, 0, count) for name in per_graph}}
+
     def plain(self, number: int) -> GraphBatch:
         """The same batch without padding."""
         start = number * self.size
@@ -46,13 +60,18 @@ class PaddedBatches:
         return GraphBatch(num_graphs=self.size, **fields)
 
 
-def pad_batches(graphs: GraphSet, size: int, nodes: int, edges: int) -> PaddedBatches:
-    """Lay consecutive batches of `size` graphs out in slots, by index arithmetic over the whole set at once."""
+def pad_batches(graphs: GraphSet, size: int, nodes: int, edges: int, *, rest: bool = False) -> PaddedBatches:
+    """Lay consecutive batches of `size` graphs out in slots, by index arithmetic over the whole set at once.
+
+    The last batch, where it is smaller, gets a slot only if its `rest` is asked for.
+    """
     device, total = graphs.device, len(graphs)
     count = -(-total // size)
     bounds = torch.arange(count + 1).mul_(size).clamp_(max=total)
     node_bounds, edge_bounds = graphs._node_starts[bounds], graphs._edge_starts[bounds]
-    room = (node_bounds.diff() < nodes) & (edge_bounds.diff() <= edges) & (bounds.diff() == size)
+    room = (node_bounds.diff() < nodes) & (edge_bounds.diff() <= edges)
+    if not rest:
+        room &= bounds.diff() == size
     fits = tuple(room.tolist())
     slot_of_graph = torch.arange(total).div(size, rounding_mode="floor")
     # where each kept node and edge goes: its place in its batch, moved to the batch's slot

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from shiftproof.errors import unknown
 from shiftproof.nn.segment import segment_count, segment_mean, segment_sum
-from shiftproof.nn.stacking import plain_operations, stacked
+from shiftproof.nn.stacking import not_stacking, stacked
 
 SAMPLES = ("per_sample", "pooled")
 
@@ -158,19 +158,37 @@ class _InstanceNorm(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, x, group, num_groups, eps):
+    def forward(x, group, num_groups, eps):
         share = segment_count(group, num_groups, x.dtype).clamp_(min=1).reciprocal_()
         share = share.view(-1, *[1] * (x.dim() - 1))
         out = x - segment_sum(x, group, num_groups).mul_(share).index_select(0, group)
         scale = segment_sum(out.square(), group, num_groups).mul_(share).add_(eps).rsqrt_().index_select(0, group)
-        out.mul_(scale)
+        return out.mul_(scale), share, scale
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, group, _, ctx.eps = inputs
+        out, share, scale = output
+        ctx.mark_non_differentiable(share, scale)
         ctx.save_for_backward(x, group, share, out, scale)
-        ctx.eps = eps
-        return out
+
+    @staticmethod
+    def vmap(info, in_dims, x, group, num_groups, eps):
+        """The graphs of a stack of networks are so many more graphs."""
+        x, group = (
+            value.expand(info.batch_size, *value.shape) if dim is None else value.movedim(dim, 0)
+            for value, dim in zip((x, group), in_dims[:2], strict=True)
+        )
+        first = torch.arange(info.batch_size, device=group.device) * num_groups
+        with not_stacking():
+            found = _InstanceNorm.apply(
+                x.flatten(0, 1), (group + first[:, None]).flatten(), len(first) * num_groups, eps
+            )
+        return tuple(value.unflatten(0, (len(first), -1)) for value in found), (0, 0, 0)  # type: ignore[union-attr]
 
     @staticmethod
     def backward(ctx, *grads):
-        (grad,) = grads
+        grad = grads[0]
         x, group, share, out, scale = ctx.saved_tensors
         if torch.is_grad_enabled():  # somebody differentiates twice
             again = _instance_norm(x, group, len(share), ctx.eps)
@@ -195,10 +213,10 @@ class GraphInstanceNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(channels)) if affine else None
 
     def forward(self, x: Tensor, group: Tensor, num_groups: int) -> Tensor:
-        if plain_operations():
+        if torch.compiler.is_compiling():
             out = _instance_norm(x, group, num_groups, self.eps)
         else:
-            out = _InstanceNorm.apply(x, group, num_groups, self.eps)
+            out = _InstanceNorm.apply(x, group, num_groups, self.eps)[0]  # type: ignore[index]
         return out if self.weight is None or self.bias is None else torch.addcmul(self.bias, out, self.weight)
 
     def extra_repr(self) -> str:

@@ -26,6 +26,17 @@ def stacking() -> Iterator[None]:
         _depth -= 1
 
 
+@contextmanager
+def not_stacking() -> Iterator[None]:
+    """Inside, networks are computed as usual, for operations that know by themselves what to do with a stack."""
+    global _depth
+    before, _depth = _depth, 0
+    try:
+        yield
+    finally:
+        _depth = before
+
+
 def stacked() -> bool:
     return _depth > 0
 

@@ -49,8 +49,9 @@ class BatchStack:
     @classmethod
     def of(cls, batches: Sequence[PaddedBatches], number: int) -> BatchStack:
         columns = zip(*[padded.slot(number) for padded in batches], strict=True)
-        names = batches[0].names
-        return cls(batches[0].size, {name: torch.stack(c) for name, c in zip(names, columns, strict=True)})
+        fields = {name: torch.stack(c) for name, c in zip(batches[0].names, columns, strict=True)}
+        count = batches[0].count(number)
+        return cls(count, batches[0].cut(fields, count))
 
     @classmethod
     def padded(cls, sets: Sequence[GraphSet]) -> BatchStack:
@@ -163,14 +164,16 @@ class StackedStepper(ReplayedStepper):
         if self.room is None:
             most = zip(*[largest_batch(train, size) for train in trains], strict=True)
             self.room = tuple(self._rounded(max(counts)) for counts in most)  # type: ignore[assignment]
-        padded = [pad_batches(train, size, *self.room) for train in trains]  # type: ignore[misc]
+        padded = [pad_batches(train, size, *self.room, rest=True) for train in trains]  # type: ignore[misc]
         for number in range(len(padded[0])):
             self._refresh(step)
             if number % AT_ONCE == 0:
                 part = slice(number, number + AT_ONCE)
                 columns = zip(*[[field[part] for field in one.slots] for one in padded], strict=True)
                 laid = [torch.stack(column, 1) for column in columns]
-            if all(one.fits[number] for one in padded):
+            if padded[0].count(number) < size and all(one.fits[number] for one in padded):
+                yield self.move(BatchStack.of(padded, number), step)
+            elif all(one.fits[number] for one in padded):
                 if self.buffer is None:
                     self.buffer = BatchStack.of(padded, number)  # type: ignore[assignment]
                 else:
