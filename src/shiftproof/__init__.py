@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "load": "shiftproof.data.loading",
     "fit": "shiftproof.api",
+    "fit_seeds": "shiftproof.api",
     "predict": "shiftproof.api",
     "register": "shiftproof.registry",
     "Dataset": "shiftproof.data",
@@ -67,6 +68,7 @@ __all__ = [
     "diagnose",
     "explain",
     "fit",
+    "fit_seeds",
     "leave_one_domain_out",
     "load",
     "predict",
@@ -75,6 +77,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from shiftproof.api import fit as fit
+    from shiftproof.api import fit_seeds as fit_seeds
     from shiftproof.api import predict as predict
     from shiftproof.data import Dataset as Dataset
     from shiftproof.data import DomainSet as DomainSet

@@ -113,7 +113,9 @@ class Stack(Method):
         (calls,) = self._calls
 
         def one(tensors: dict[str, Tensor], fields: dict[str, Any]) -> Any:
-            return torch.func.functional_call(calls, tensors, (GraphBatch(num_graphs=batch.num_graphs, **fields), what))
+            given = GraphBatch(num_graphs=batch.num_graphs, **fields)
+            # a module that stands in two places is given its weights once: torch would not find back to its own
+            return torch.func.functional_call(calls, tensors, (given, what), tie_weights=False)
 
         with stacking():
             return torch.func.vmap(one, randomness="different")(self.whole, dict(batch.fields))
@@ -199,6 +201,8 @@ def require_alike(loops: Sequence[Loop]) -> None:
         raise CannotStack("runs whose batches are drawn from every environment cannot be stacked")
     if not isinstance(trainer.balance, Weighted) or trainer.balance.watch_conflicts:
         raise CannotStack("only runs that minimise a weighted sum of their terms can be stacked")
+    if _tied(method):
+        raise CannotStack(f"'{name}' has weights that belong to two layers and cannot be stacked")
     if not any(p.requires_grad for p in method.parameters()):
         raise CannotStack(f"'{name}' has nothing to train")
     for loop in loops[1:]:
@@ -210,6 +214,12 @@ def require_alike(loops: Sequence[Loop]) -> None:
         for key in ALIKE:
             if getattr(loop.trainer, key) != getattr(trainer, key):
                 raise CannotStack(f"only runs with the same '{key}' can be stacked")
+
+
+def _tied(method: Method) -> bool:
+    """Whether a weight is the same in two modules."""
+    places = {(id(module), name) for module in method.modules() for name, _ in module.named_parameters(recurse=False)}
+    return len(places) > len(list(method.parameters()))
 
 
 def _shapes(method: Method) -> list[tuple]:

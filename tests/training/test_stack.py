@@ -1,0 +1,266 @@
+"""Several seeds trained as one: the same steps as each by itself, and just as hard to kill."""
+
+import copy
+import json
+
+import pytest
+import torch
+from torch import nn
+
+import shiftproof as sp
+from shiftproof.bench import Job, run_jobs
+from shiftproof.bench.jobs import bundles
+from shiftproof.data import load
+from shiftproof.data.padding import pad_batches
+from shiftproof.errors import ShiftproofError
+from shiftproof.methods import DataShape
+from shiftproof.methods.base import Method
+from shiftproof.nn import GNNEncoder
+from shiftproof.training import CannotStack, Run, TrainingDiverged
+from shiftproof.training.stack import STACK, BatchStack, Stack, Together
+
+GRAPHS = "spmotif-struc:train_per_class=8,val_per_class=5,test_per_class=4"
+SMALL = {"hidden": 6, "layers": 2, "batch_size": 9, "epochs": 3, "checkpoint_seconds": 0.0}
+STILL = ("erm", "irm", "vrex", "xgnn", "ciga-v1", "ciga-v2", "disc", "dir", "grea", "moleood")
+NOISY = ("gsat", "gmt-lin", "cal")
+
+
+@pytest.fixture(scope="module")
+def graphs():
+    return load(GRAPHS)
+
+
+def members_of(method: str, graphs, **settings) -> list[Method]:
+    made = []
+    for seed in range(3):
+        torch.manual_seed(seed)
+        plan = sp.api.Plan.make(method, graphs, {**SMALL, "dropout": 0.0, **settings})
+        made.append(plan.build(None).double().train())
+    return made
+
+
+def batches_of(graphs, count: int) -> list[dict[str, torch.Tensor]]:
+    padded = pad_batches(graphs.train[torch.arange(8 * count)], 8, 400, 1200)
+    fields = [dict(zip(padded.names, padded.slot(number), strict=True)) for number in range(count)]
+    return [{k: v.double() if v.is_floating_point() else v for k, v in some.items()} for some in fields]
+
+
+@pytest.mark.parametrize("conv", ["gcn", "gin", "pna"])
+@pytest.mark.parametrize("method", STILL)
+def test_losses_gradients_and_statistics_are_those_of_each_member_alone(graphs, method, conv):
+    members = members_of(method, graphs, conv=conv)
+    batches = batches_of(graphs, 3)
+    alone = []
+    for member, fields in zip(copy.deepcopy(members), batches, strict=True):
+        torch.manual_seed(1)
+        terms = member.losses(sp.data.GraphBatch(num_graphs=8, **fields))
+        sum(terms.values()).backward()
+        alone.append((terms, member))
+    stack = Stack(members)
+    torch.manual_seed(1)
+    together = stack.losses(BatchStack(8, {k: torch.stack([b[k] for b in batches]) for k in batches[0]}))
+    sum(term.sum() for term in together.values()).backward()
+    for number, (terms, member) in enumerate(alone):
+        if number and method in ("cal", "grea", "dir"):
+            continue  # these draw whom to exchange with, and a stack draws on for the next member
+        for name, value in terms.items():
+            torch.testing.assert_close(together[name][number], value)
+        for name, parameter in member.named_parameters():
+            found = stack.get_parameter(name.replace(".", "|")).grad
+            if parameter.grad is not None:
+                torch.testing.assert_close(found[number], parameter.grad, rtol=1e-6, atol=1e-9)
+        for name, buffer in member.named_buffers():
+            torch.testing.assert_close(members[number].get_buffer(name), buffer)  # a view of the stack's
+
+
+@pytest.mark.filterwarnings("ignore:r falls")
+@pytest.mark.parametrize("method", NOISY)
+def test_every_member_draws_noise_of_its_own(graphs, method):
+    first, *_ = members_of(method, graphs)
+    (fields,) = batches_of(graphs, 1)
+    stack = Stack([copy.deepcopy(first) for _ in range(3)])
+    with torch.no_grad():
+        terms = stack.losses(BatchStack(8, {k: torch.stack([v] * 3) for k, v in fields.items()}))
+    drawn = torch.stack(list(terms.values())).std(1)
+    assert drawn.max() > 0
+
+
+def test_training_together_is_training_alone(graphs, tmp_path):
+    settings = {**SMALL, "dropout": 0.0, "patience": 50, "warmup": 0}
+    together = sp.fit_seeds("erm", graphs, seeds=(4, 7, 5), out=tmp_path, **settings)
+    for seed, run in zip((4, 7, 5), together, strict=True):
+        alone = sp.fit("erm", graphs, seed=seed, **settings)
+        assert run.config["seed"] == seed
+        assert run.selected_epoch == alone.selected_epoch
+        assert [r["epoch"] for r in run.history] == [r["epoch"] for r in alone.history]
+        for one, other in zip(run.history, alone.history, strict=True):
+            assert one["losses"]["task"] == pytest.approx(other["losses"]["task"], rel=1e-3)
+            assert one["steps"] == other["steps"] == 3
+            assert one["val"] == other["val"]
+        assert run.metrics["test"]["accuracy"] == pytest.approx(alone.metrics["test"]["accuracy"])
+        assert run.timing["stacked"] == 3
+        again = Run.load(tmp_path / f"seed-{seed}")
+        assert again.metrics == run.metrics
+    assert not list(tmp_path.rglob("*.safetensors.*"))
+    assert not list(tmp_path.rglob(STACK))
+
+
+class Killed(Exception):
+    """Stands for the end of the process."""
+
+
+@pytest.fixture
+def kill_after(monkeypatch: pytest.MonkeyPatch):
+    original, left = Together._epoch, {"epochs": None}
+
+    def one_epoch(self, stepper):
+        if left["epochs"] == 0:
+            raise Killed
+        if left["epochs"] is not None:
+            left["epochs"] -= 1
+        return original(self, stepper)
+
+    monkeypatch.setattr(Together, "_epoch", one_epoch)
+    return lambda epochs: left.update(epochs=epochs)
+
+
+def same_runs(one, other) -> None:
+    for a, b in zip(one, other, strict=True):
+        for name in ("metrics.json", "history.json", "config.json"):
+            assert (a.folder / name).read_bytes() == (b.folder / name).read_bytes(), name
+        for left, right in zip(a.method.state_dict().values(), b.method.state_dict().values(), strict=True):
+            assert torch.equal(left, right)
+
+
+@pytest.mark.filterwarnings("ignore:r falls")
+@pytest.mark.parametrize("done", [0, 1, 3])
+@pytest.mark.parametrize("method", ["gsat", "erm"])
+def test_a_stopped_stack_ends_as_an_uninterrupted_one(graphs, tmp_path, kill_after, method, done):
+    settings = {**SMALL, "dropout": 0.3, "epochs": 4}
+    whole = sp.fit_seeds(method, graphs, seeds=(0, 1), out=tmp_path / "whole", **settings)
+    kill_after(done)
+    with pytest.raises(Killed):
+        sp.fit_seeds(method, graphs, seeds=(0, 1), out=tmp_path / "stopped", **settings)
+    kill_after(None)
+    torch.rand(5)
+    again = sp.fit_seeds(method, graphs, seeds=(0, 1), out=tmp_path / "stopped", resume=True, **settings)
+    same_runs(again, whole)
+
+
+def test_killed_while_the_runs_are_written_the_rest_is_written_later(graphs, tmp_path, monkeypatch):
+    settings = {**SMALL, "dropout": 0.3}
+    whole = sp.fit_seeds("erm", graphs, seeds=(0, 1, 2), out=tmp_path / "whole", **settings)
+    original = sp.training.loop.Loop.conclude
+
+    def conclude(self):
+        if self.trainer.seed == 1:
+            raise Killed
+        return original(self)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("shiftproof.training.loop.Loop.conclude", conclude)
+        with pytest.raises(Killed):
+            sp.fit_seeds("erm", graphs, seeds=(0, 1, 2), out=tmp_path / "stopped", **settings)
+    written = [(tmp_path / "stopped" / f"seed-{s}" / "metrics.json").exists() for s in range(3)]
+    assert written == [False, False, True]
+    again = sp.fit_seeds("erm", graphs, seeds=(0, 1, 2), out=tmp_path / "stopped", resume=True, **settings)
+    same_runs(again, whole)
+
+
+class BreaksForSomeSeeds(Method):
+    """A linear classifier whose loss is NaN after two epochs where its buffer says so."""
+
+    bad: torch.Tensor
+
+    def __init__(self, shape: DataShape) -> None:
+        super().__init__(shape)
+        self.encoder = GNNEncoder(shape.in_shape[0], hidden=4, layers=1, conv="gin")
+        self.head = nn.Linear(4, shape.num_outputs)
+        self.register_buffer("bad", torch.zeros(()))
+        self.epoch_now = 0
+
+    def prepare(self, dataset, trainer) -> None:
+        self.bad.fill_(float(trainer.seed == 1))
+
+    def start_epoch(self, epoch: int) -> None:
+        self.epoch_now = epoch
+
+    def forward(self, batch):
+        h = self.encoder(batch.x, batch.edge_index, node_mask=batch.node_mask)
+        return self.head(sp.nn.readout(h, batch))
+
+    def losses(self, batch):
+        late = torch.where(self.bad > 0, torch.nan if self.epoch_now >= 2 else 1.0, 1.0)
+        return {"task": nn.functional.cross_entropy(self(batch), batch.y) * late}
+
+
+def test_a_member_that_diverges_leaves_the_others_alone(graphs, tmp_path):
+    settings = {"epochs": 4, "batch_size": 9}
+    with pytest.raises(TrainingDiverged, match="epoch 2"):
+        sp.fit_seeds(BreaksForSomeSeeds, graphs, seeds=(0, 1, 2), out=tmp_path, **settings)
+    assert [(tmp_path / f"seed-{s}" / "metrics.json").exists() for s in range(3)] == [True, False, True]
+    alone = sp.fit(BreaksForSomeSeeds, graphs, seed=2, **settings)
+    kept = json.loads((tmp_path / "seed-2" / "metrics.json").read_text())
+    assert kept["metrics"]["test"]["accuracy"] == pytest.approx(alone.metrics["test"]["accuracy"])
+
+
+def test_a_member_that_stops_early_keeps_the_weights_of_that_moment(graphs):
+    settings = {**SMALL, "dropout": 0.0, "epochs": 12, "patience": 2, "warmup": 0, "selection": "stopped"}
+    together = sp.fit_seeds("erm", graphs, seeds=(0, 1, 2), **settings)
+    for seed, run in enumerate(together):
+        alone = sp.fit("erm", graphs, seed=seed, **settings)
+        assert len(run.history) == len(alone.history)
+        for left, right in zip(run.method.state_dict().values(), alone.method.state_dict().values(), strict=True):
+            torch.testing.assert_close(left, right, rtol=1e-2, atol=1e-3)
+
+
+def test_what_cannot_be_stacked_says_why(graphs):
+    with pytest.raises(CannotStack, match="graphs can be stacked"):
+        sp.fit_seeds("erm", "two-bit:per_env=20", seeds=(0, 1), epochs=1)
+    with pytest.raises(CannotStack, match="'gala' chooses its samples"):
+        sp.fit_seeds("gala", graphs, seeds=(0, 1), **SMALL)
+    with pytest.raises(CannotStack, match="'gil' cannot be stacked"):
+        sp.fit_seeds("gil", graphs, seeds=(0, 1), **SMALL)
+    with pytest.raises(CannotStack, match="weighted sum"):
+        sp.fit_seeds("irm", graphs, seeds=(0, 1), balance="pair", **SMALL)
+    with pytest.raises(ShiftproofError, match="different numbers"):
+        sp.fit_seeds("erm", graphs, seeds=(1, 1), **SMALL)
+
+
+def jobs_in(folder, method: str = "erm", count: int = 3, **settings) -> list[Job]:
+    chosen = {**SMALL, **settings}
+    return [Job(GRAPHS, method, s, folder / method / f"seed-{s}", chosen, resume=True) for s in range(count)]
+
+
+def test_jobs_are_bundled_by_what_they_share(tmp_path):
+    one, other = jobs_in(tmp_path, count=5), jobs_in(tmp_path, "irm", count=2)
+    mixed = [one[0], other[0], *one[1:], other[1]]
+    assert bundles(mixed, 3) == [one[:3], other, one[3:]]
+    assert bundles(mixed, 1) == [[job] for job in mixed]
+
+
+def test_stacked_jobs_leave_the_runs_of_single_ones_behind(tmp_path):
+    jobs = jobs_in(tmp_path)
+    assert list(run_jobs(jobs, stack=2, style="none")) == jobs
+    assert all(job.finished for job in jobs)
+    stacked = [json.loads((job.out / "timing.json").read_text()).get("stacked") for job in jobs]
+    assert stacked == [2, 2, None]
+
+
+def test_jobs_that_cannot_be_stacked_are_trained_one_by_one(tmp_path):
+    jobs = jobs_in(tmp_path, "gil", count=2, epochs=1)
+    with pytest.warns(UserWarning, match="'gil' cannot be stacked .*one run after another"):
+        assert list(run_jobs(jobs, stack=2, style="none")) == jobs
+
+
+def test_the_padding_of_a_cut_batch_does_not_grow_through_the_layers():
+    """All edges that are cut away become loops at one node, which sums them up in every layer."""
+    torch.manual_seed(0)
+    encoder = GNNEncoder(3, hidden=8, layers=4, conv="pna", style="gmt").train()
+    x = torch.randn(40, 3)
+    loops = torch.full((2, 20_000), 39)
+    edges = torch.cat([torch.randint(0, 30, (2, 60)), loops], 1)
+    h = encoder(x, edges, node_mask=torch.arange(40) < 30)
+    assert h.isfinite().all()
+    plain = copy.deepcopy(encoder).train()(x[:30], edges[:, :60])
+    torch.testing.assert_close(h[:30], plain, rtol=1e-4, atol=1e-4)
