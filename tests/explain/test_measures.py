@@ -239,6 +239,8 @@ def test_agreement_of_seeds():
     assert stability([Explanation(batch, edge_scores=s) for s in (one, -one)]).correlation.value == pytest.approx(-1.0)
     with pytest.raises(ShiftproofError, match="at least two"):
         stability([Explanation(batch, edge_scores=one)])
+    with pytest.raises(ShiftproofError, match="a list of explanations"):
+        stability(Explanation(batch, edge_scores=one))
     with pytest.raises(ShiftproofError, match="same graphs"):
         stability([Explanation(batch, edge_scores=one), scored(random_graphs(count=5))])
 

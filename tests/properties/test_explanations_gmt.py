@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import shiftproof as sp
+from shiftproof.errors import ShiftproofError
 from shiftproof.explain import counterfactual as measured
 from shiftproof.explain import counterfactual_fidelity, explanation_auc
 from shiftproof.explain.counterfactual import perturbed
@@ -84,6 +85,14 @@ def test_gmt_18_no_reaction_is_zero():
     torch.manual_seed(0)
     assert counterfactual_fidelity(OwnGIN(), constant, resamples=5)["tv"].value == pytest.approx(0, abs=1e-6)
     assert counterfactual_fidelity(OwnGIN(), found, resamples=5)["tv"].value > 1e-4
+
+
+def test_noise_of_another_shape_is_refused_in_one_sentence(gsat):
+    graphs = random_graphs(count=3)
+    rows = graphs.num_nodes if gsat.attention_to == "node" else graphs.num_edges
+    for shape in ((rows,), (rows - 1, 2), (rows + 1, 2), (rows, 0)):
+        with pytest.raises(ShiftproofError, match="'noise' has"):
+            counterfactual_fidelity(gsat, graphs, noise=torch.zeros(shape), resamples=5)
 
 
 def test_gmt_18_batches_do_not_matter_with_the_statistics_of_graphs(gsat, monkeypatch):

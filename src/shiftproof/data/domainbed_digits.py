@@ -64,6 +64,8 @@ def domainbed_cmnist(
 def mnist_usps(test: Source = "usps", holdout: float = 0.2, seed: int = 0) -> Dataset:
     """Ten digits from two sources, MNIST and USPS, at 16x16 pixels; one of them is seen at test time only."""
     given = dict(locals())
+    sources = ("mnist", "usps")
+    left_out = LeftOut(test, None, holdout, seed).check(sources, "mnist-usps")
     parts = [mnist("train"), mnist("test")]
     images, digits = (np.concatenate([part[number] for part in parts]) for number in (0, 1))
     small = F.interpolate(torch.from_numpy(images.astype(np.float32) / 255).unsqueeze(1), size=16, mode="area")
@@ -80,8 +82,8 @@ def mnist_usps(test: Source = "usps", holdout: float = 0.2, seed: int = 0) -> Da
         torch.cat([small, post]),
         torch.from_numpy(y),
         np.repeat([0, 1], [len(small), len(post)]),
-        ("mnist", "usps"),
-        LeftOut(test, None, holdout, seed),
+        sources,
+        left_out,
         name="mnist-usps",
         num_classes=10,
         provenance="MNIST (LeCun, Cortes) and USPS",

@@ -31,8 +31,8 @@ class LeftOut:
     holdout: float = 0.2
     seed: int = 0
 
-    def parts(self, env: Rows, names: Sequence[str], owner: str) -> tuple[dict[str, Rows], dict[str, tuple[str, ...]]]:
-        """Positions of train, val and test in the order of their domains, and the names of the domains in each."""
+    def check(self, names: Sequence[str], owner: str) -> LeftOut:
+        """Refuse domains that are not there; worth asking before anything long is done."""
         for option, value in (("test", self.test), ("validate", self.validate)):
             if value not in names and not (option == "validate" and value is None):
                 raise ShiftproofError(
@@ -42,6 +42,11 @@ class LeftOut:
             raise ShiftproofError(f"{owner} cannot test and validate on the same domain '{self.test}'")
         if not 0 < self.holdout < 1:
             raise ShiftproofError(f"option 'holdout' of {owner} is a share between 0 and 1, not {self.holdout}")
+        return self
+
+    def parts(self, env: Rows, names: Sequence[str], owner: str) -> tuple[dict[str, Rows], dict[str, tuple[str, ...]]]:
+        """Positions of train, val and test in the order of their domains, and the names of the domains in each."""
+        self.check(names, owner)
         trained: dict[str, list[Rows]] = {"train": [], "val": []}
         for number, name in enumerate(name for name in names if name != self.test):
             rows = np.flatnonzero(env == names.index(name))

@@ -66,6 +66,11 @@ def counterfactual_fidelity(
             logits = attends.attention_logits(batch)
             drawn = None if noise is None else noise[start : start + len(logits)]
             start += len(logits)
+            if drawn is not None and (drawn.dim() != 2 or len(drawn) < len(logits) or drawn.shape[1] < 1):
+                rows, shape = "node" if _to_nodes(attends) else "edge", tuple(drawn.shape)
+                raise ShiftproofError(
+                    f"'noise' has a row for each {rows} and a column for each draw, not shape {shape}"
+                )
             if drawn is None:
                 drawn = torch.randn(len(logits), draws, generator=generator)
             owner = batch.batch if _to_nodes(attends) else batch.edge_batch
@@ -82,6 +87,8 @@ def counterfactual_fidelity(
                     sums[name] += distance(before, after)
             for name, total in sums.items():
                 per_graph[name].append(total / moved.shape[1])
+    if noise is not None and len(noise) != start:
+        raise ShiftproofError(f"'noise' has {len(noise)} rows; the graphs have {start} elements that are scored")
     options = {"resamples": resamples, "level": level, "seed": seed}
     return {name: mean_of(torch.cat(values), **options) for name, values in per_graph.items()}
 

@@ -39,6 +39,8 @@ def stability(
     index `|A ∩ B| / |A ∪ B|` of the share `ratio` scored highest. Explain the same graphs by `sp.explain(run, graphs)`
     for runs of several seeds; 1 means that the seed does not matter.
     """
+    if isinstance(explanations, Explanation):
+        raise ShiftproofError("agreement takes a list of explanations, not a single one")
     if len(explanations) < 2:
         raise ShiftproofError(f"agreement takes at least two explanations, not {len(explanations)}")
     found = [elements(one, of) for one in explanations]

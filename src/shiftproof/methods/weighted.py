@@ -45,7 +45,9 @@ class WeightedModel:
     def __call__(self, batch: GraphBatch, edge_weight: Tensor | LayerWise | None = None) -> Tensor:
         if edge_weight is not None and not self.takes_weights:
             name = type(self.source).__name__
-            raise ShiftproofError(f"{name} takes no edge weights; by='occlusion' asks it with edges taken away")
+            raise ShiftproofError(
+                f"{name} takes no edge weights; ask it with edges taken away instead (by='occlusion', removal='delete')"
+            )
         logits = self.predict(batch, edge_weight)
         if not isinstance(logits, Tensor) or logits.dim() not in (1, 2) or len(logits) != batch.num_graphs:
             name = getattr(self.source, "__name__", type(self.source).__name__)
