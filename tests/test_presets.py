@@ -69,7 +69,7 @@ def test_two_piece_graphs_take_a_short_assistant_and_the_protocol_the_released_o
     ],
 )
 def test_gala_takes_the_released_settings_with_and_without_its_protocol(graphs, name, expected):
-    for protocol in (None, "gala"):
+    for protocol in (None, "gala") if name != "cmnist-75sp" else ("gala",):
         settings = preset_for(named(graphs, name), protocol).settings("gala")
         keys = ("assistant", "assistant_select", "clusters", "alpha", "upsample")
         assert tuple(settings[key] for key in keys) == expected
@@ -88,7 +88,11 @@ def test_a_data_set_of_two_chapters_goes_by_the_older_one_unless_told(graphs):
     assert preset_for(data).settings("ciga-v1")["conv"] == "gcn"
     assert preset_for(data, "gala").settings("ciga-v1")["conv"] == "gin"
     for method in OWN_METHODS:
-        assert preset_for(data).settings(method) == preset_for(data, "gala").settings(method)
+        if method != "gala":
+            assert preset_for(data).settings(method) == preset_for(data, "gala").settings(method)
+    ours, released = (preset_for(data, protocol).settings("gala") for protocol in (None, "gala"))
+    chosen = {"assistant": "erm", "proxy": "label", "alpha": 64.0, "upsample": 4}  # by gala-cmnist-search
+    assert ours == {**released, **chosen}
     plan = Plan.make("ciga-v1", data, {"protocol": "gala", "alpha": 2.0})
     assert (plan.options["scorer_norm"], plan.options["alpha"], plan.training["batch_size"]) == (True, 2.0, 256)
 

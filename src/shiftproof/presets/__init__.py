@@ -3,7 +3,7 @@
 A preset gives the network, the training settings and what single methods change on a data set. Whatever a user sets
 stands above it; data sets without an entry get `MOLECULES`, `GRAPHS` or `TENSORS`. Where two chapters train on the same
 data differently, `PRESETS` holds the older one's settings (and those of the methods that only the other has), and
-`fit(..., protocol="gala")` asks for the other's. On two-piece graphs it asks for GALA's assistant as released.
+`fit(..., protocol="gala")` asks for the other's. On two-piece graphs and CMNIST-75sp it asks for GALA as released.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from shiftproof.presets.ciga import CIGA, spmotif
 from shiftproof.presets.domainbed import DOMAINBED
 from shiftproof.presets.feat import FEAT, with_wilds
 from shiftproof.presets.feat import OWN_METHODS as OWN_OF_FEAT
-from shiftproof.presets.gala import GALA, OWN_METHODS, two_piece
+from shiftproof.presets.gala import CHOSEN, GALA, OWN_METHODS, two_piece
 from shiftproof.presets.gmt import GMT, GMT_PNA, spmotif_gsat
 from shiftproof.presets.gmt import OWN_METHODS as OWN_OF_GMT
 from shiftproof.presets.gmt_geometric import GEOMETRIC
@@ -46,7 +46,7 @@ def _with_methods_of(older: Preset, newer: Preset, methods: tuple[str, ...]) -> 
 PRESETS: dict[str, Preset] = {**DOMAINBED, **ATTRIBUTION, **GEOMETRIC, **FEAT, **GMT, **GALA, **CIGA, **PAIR}
 PRESETS |= {name: _with_methods_of(PAIR[name], FEAT[name], OWN_OF_FEAT) for name in PAIR.keys() & FEAT.keys()}
 PRESETS |= {name: _with_methods_of(GALA[name], GMT[name], OWN_OF_GMT) for name in GALA.keys() & GMT.keys()}
-PRESETS |= {name: _with_methods_of(CIGA[name], GALA[name], OWN_METHODS) for name in CIGA.keys() & GALA.keys()}
+PRESETS |= {name: _with_methods_of(CIGA[name], CHOSEN[name], OWN_METHODS) for name in CIGA.keys() & CHOSEN.keys()}
 
 GRAPHS = Preset("the library's default for graphs", {"conv": "gin"}, {"epochs": 100, "patience": 10, "warmup": 20})
 TENSORS = Preset(
