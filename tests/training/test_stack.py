@@ -16,7 +16,7 @@ from shiftproof.errors import ShiftproofError
 from shiftproof.methods import DataShape
 from shiftproof.methods.base import Method
 from shiftproof.nn import GNNEncoder
-from shiftproof.training import CannotStack, Run, TrainingDiverged
+from shiftproof.training import CannotStack, Run, TrainingDiverged, stack
 from shiftproof.training.stack import STACK, BatchStack, Stack, Together
 
 GRAPHS = "spmotif-struc:train_per_class=8,val_per_class=5,test_per_class=4"
@@ -56,9 +56,9 @@ def test_losses_gradients_and_statistics_are_those_of_each_member_alone(graphs, 
         terms = member.losses(sp.data.GraphBatch(num_graphs=8, **fields))
         sum(terms.values()).backward()
         alone.append((terms, member))
-    stack = Stack(members)
+    whole = Stack(members)
     torch.manual_seed(1)
-    together = stack.losses(BatchStack(8, {k: torch.stack([b[k] for b in batches]) for k in batches[0]}))
+    together = whole.losses(BatchStack(8, {k: torch.stack([b[k] for b in batches]) for k in batches[0]}))
     sum(term.sum() for term in together.values()).backward()
     for number, (terms, member) in enumerate(alone):
         if number and method in ("cal", "grea", "dir"):
@@ -66,7 +66,7 @@ def test_losses_gradients_and_statistics_are_those_of_each_member_alone(graphs, 
         for name, value in terms.items():
             torch.testing.assert_close(together[name][number], value)
         for name, parameter in member.named_parameters():
-            found = stack.get_parameter(name.replace(".", "|")).grad
+            found = whole.get_parameter(name.replace(".", "|")).grad
             if parameter.grad is not None:
                 torch.testing.assert_close(found[number], parameter.grad, rtol=1e-6, atol=1e-9)
         for name, buffer in member.named_buffers():
@@ -78,9 +78,9 @@ def test_losses_gradients_and_statistics_are_those_of_each_member_alone(graphs, 
 def test_every_member_draws_noise_of_its_own(graphs, method):
     first, *_ = members_of(method, graphs)
     (fields,) = batches_of(graphs, 1)
-    stack = Stack([copy.deepcopy(first) for _ in range(3)])
+    several = Stack([copy.deepcopy(first) for _ in range(3)])
     with torch.no_grad():
-        terms = stack.losses(BatchStack(8, {k: torch.stack([v] * 3) for k, v in fields.items()}))
+        terms = several.losses(BatchStack(8, {k: torch.stack([v] * 3) for k, v in fields.items()}))
     drawn = torch.stack(list(terms.values())).std(1)
     assert drawn.max() > 0
 
@@ -134,8 +134,9 @@ def same_runs(one, other) -> None:
 
 @pytest.mark.filterwarnings("ignore:r falls")
 @pytest.mark.parametrize("done", [0, 1, 3])
-@pytest.mark.parametrize("method", ["gsat", "erm"])
-def test_a_stopped_stack_ends_as_an_uninterrupted_one(graphs, tmp_path, kill_after, method, done):
+@pytest.mark.parametrize(("method", "ahead"), [("gsat", ()), ("erm", ()), ("erm", ("cpu",))])
+def test_a_stopped_stack_ends_as_an_uninterrupted_one(graphs, tmp_path, kill_after, monkeypatch, method, ahead, done):
+    monkeypatch.setattr(stack, "LOOKS_AHEAD", ahead)  # as on a GPU, where the next epoch is laid out early
     settings = {**SMALL, "dropout": 0.3, "epochs": 4}
     whole = sp.fit_seeds(method, graphs, seeds=(0, 1), out=tmp_path / "whole", **settings)
     kill_after(done)
@@ -225,6 +226,14 @@ def test_what_cannot_be_stacked_says_why(graphs):
         sp.fit_seeds("irm", graphs, seeds=(0, 1), balance="pair", **SMALL)
     with pytest.raises(ShiftproofError, match="different numbers"):
         sp.fit_seeds("erm", graphs, seeds=(1, 1), **SMALL)
+
+
+@pytest.mark.filterwarnings("ignore:r falls")
+def test_samples_that_do_not_fit_into_memory_for_all_are_not_stacked(graphs):
+    settings = {**SMALL, "samples": 8, "reference_epochs": 1, "epochs": 1, "dropout": 0.0}
+    assert len(sp.fit_seeds("gmt-sam", graphs, seeds=(0, 1), **settings)) == 2
+    with pytest.raises(CannotStack, match="of 8 samples fit into memory"):
+        sp.fit_seeds("gmt-sam", graphs, seeds=(0, 1), memory_gib=1e-3, **settings)
 
 
 def jobs_in(folder, method: str = "erm", count: int = 3, **settings) -> list[Job]:

@@ -20,6 +20,7 @@ from torch.utils.checkpoint import checkpoint
 
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.nn.segment import sample_bernoulli, segment_count
+from shiftproof.nn.stacking import networks, stacked
 
 Classifier = Callable[[Tensor], Tensor]
 Aggregate = Literal["logits", "probs"]
@@ -46,6 +47,8 @@ def in_chunks(classify: Classifier, weight: Tensor, chunk: int | None, module: n
         return classify(weight)
     if chunk < 1:
         raise ShiftproofError(f"a chunk holds at least one sample, not {chunk}")
+    if stacked() and torch.is_grad_enabled():
+        raise ShiftproofError(f"only {chunk} of {weight.shape[1]} samples fit into memory for all networks of a stack")
     parts = weight.split(chunk, dim=1)
     if not torch.is_grad_enabled():
         return torch.cat([classify(part) for part in parts], 1)
@@ -184,7 +187,8 @@ def samples_within(
     """How many samples of a batch a training pass may hold in `memory` bytes, at least one.
 
     Counted are the rows of four bytes a number that the backward pass of an encoder needs or makes at its peak;
-    `in_blocks` says that PNA layers go through their messages block by block and keep none.
+    `in_blocks` says that PNA layers go through their messages block by block and keep none. In a stack the memory is
+    that of all its networks.
     """
     if conv == "pna" and in_blocks:
         each = (7 * layers + 8) * num_nodes
@@ -194,4 +198,4 @@ def samples_within(
         each = layers * (8 * num_edges + 10 * num_nodes)
     else:
         each = (4 * layers + 4) * num_nodes + 4 * num_edges
-    return max(1, int(memory // (4 * width * max(each, 1))))
+    return max(1, int(memory // (4 * width * max(each, 1) * networks())))

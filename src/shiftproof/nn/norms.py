@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from shiftproof.errors import unknown
 from shiftproof.nn.segment import segment_count, segment_mean, segment_sum
-from shiftproof.nn.stacking import not_stacking, stacked
+from shiftproof.nn.stacking import stacked, stacking
 
 SAMPLES = ("per_sample", "pooled")
 
@@ -180,7 +180,7 @@ class _InstanceNorm(torch.autograd.Function):
             for value, dim in zip((x, group), in_dims[:2], strict=True)
         )
         first = torch.arange(info.batch_size, device=group.device) * num_groups
-        with not_stacking():
+        with stacking(0):
             found = _InstanceNorm.apply(
                 x.flatten(0, 1), (group + first[:, None]).flatten(), len(first) * num_groups, eps
             )

@@ -12,33 +12,27 @@ from contextlib import contextmanager
 
 import torch
 
-_depth = 0  # a plain number, because torch.compile can read it
+_members = 0  # a plain number, because torch.compile can read it
 
 
 @contextmanager
-def stacking() -> Iterator[None]:
-    """Inside, the layers are computed for a stack of networks."""
-    global _depth
-    _depth += 1
+def stacking(members: int) -> Iterator[None]:
+    """Inside, the layers are computed for a stack of so many networks; 0: as usual, one by one."""
+    global _members
+    before, _members = _members, members
     try:
         yield
     finally:
-        _depth -= 1
-
-
-@contextmanager
-def not_stacking() -> Iterator[None]:
-    """Inside, networks are computed as usual, for operations that know by themselves what to do with a stack."""
-    global _depth
-    before, _depth = _depth, 0
-    try:
-        yield
-    finally:
-        _depth = before
+        _members = before
 
 
 def stacked() -> bool:
-    return _depth > 0
+    return _members > 0
+
+
+def networks() -> int:
+    """How many networks are computed at once."""
+    return max(_members, 1)
 
 
 def plain_operations() -> bool:

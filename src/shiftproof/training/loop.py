@@ -194,7 +194,7 @@ class Loop:
             row, column = bad[0].tolist()
             epoch, step = steps[row]
             value = float(values[row, column])
-            raise self._diverged(f"loss term '{names[column]}' became {value} at step {step} (epoch {epoch})")
+            raise self.diverged(f"loss term '{names[column]}' became {value} at step {step} (epoch {epoch})")
         for (epoch, _), row in zip(steps, values, strict=True):
             if not self.history or self.history[-1]["epoch"] != epoch:
                 self.history.append({"epoch": epoch, "steps": 0, "losses": dict.fromkeys(names, 0.0)})
@@ -211,9 +211,12 @@ class Loop:
         broken = (~torch.stack([tensor.double().sum() for tensor in floats.values()]).isfinite()).nonzero()
         if len(broken):
             name = list(floats)[int(broken[0])]
-            raise self._diverged(f"weight '{name}' became NaN or infinite by step {self.step - 1}")
+            raise self.broken(name)
 
-    def _diverged(self, what: str) -> TrainingDiverged:
+    def broken(self, weight: str) -> TrainingDiverged:
+        return self.diverged(f"weight '{weight}' became NaN or infinite by step {self.step - 1}")
+
+    def diverged(self, what: str) -> TrainingDiverged:
         kept = "" if self.folder is None else f"; the last good checkpoint is in {self.folder}"
         return TrainingDiverged(f"{what}{kept}")
 
@@ -237,10 +240,11 @@ class Loop:
     def evaluate(self, seen: Mapping[str, Predictions] | None = None) -> str:
         """Measure the tracked splits, remember the best epoch, decide about stopping early.
 
-        `seen` are the predictions of these splits, where somebody has made them.
+        `seen` are the predictions of these splits, where somebody has made them and looked at losses and weights.
         """
-        self._look()
-        self._require_finite_weights()
+        if seen is None:
+            self._look()
+            self._require_finite_weights()
         trainer, record, judge = self.trainer, self.history[-1], self.judge
         seen = {n: predict(self.method, self.data[n]) for n in self.looked_at} if seen is None else seen
         record |= {name: {self.metric: _or_none(measure(self.metric, found))} for name, found in seen.items()}

@@ -31,6 +31,7 @@ from shiftproof.training.run import Run
 from shiftproof.training.steps import ReplayedStepper, largest_batch
 
 STACK = "stack.safetensors"  # the checkpoint of all members, in the folder of the first
+LOOKS_AHEAD = ("cuda",)  # devices that are still at the steps of an epoch while the next one is laid out
 AT_ONCE = 64  # batches that are laid out for all members at a time
 ALIKE = ("epochs", "batch_size", "optimizer", "lr", "momentum", "betas", "weight_decay", "compile", "device")
 
@@ -117,7 +118,7 @@ class Stack(Method):
             # a module that stands in two places is given its weights once: torch would not find back to its own
             return torch.func.functional_call(calls, tensors, (given, what), tie_weights=False)
 
-        with stacking():
+        with stacking(len(self.members)):
             return torch.func.vmap(one, randomness="different")(self.whole, dict(batch.fields))
 
     def column(self, optimizer: torch.optim.Optimizer, number: int, into: torch.optim.Optimizer) -> None:
@@ -155,10 +156,10 @@ class StackedStepper(ReplayedStepper):
         self.optimizer.step()
         return torch.stack([term.detach() for term in terms.values()])
 
-    def epoch_of_all(
-        self, trains: Sequence[GraphSet], size: int | None, orders: Sequence[torch.Generator], step: int
-    ) -> Iterator[Tensor]:
-        """Train through an epoch of every member's own data in its own order; yields terms `[terms, members]`."""
+    def lay_out(
+        self, trains: Sequence[GraphSet], size: int | None, orders: Sequence[torch.Generator]
+    ) -> list[PaddedBatches]:
+        """The batches of an epoch: every member's own data in its own order."""
         count = len(trains[0])
         if size is not None:
             trains = [train.shuffled(order) for train, order in zip(trains, orders, strict=True)]
@@ -166,7 +167,11 @@ class StackedStepper(ReplayedStepper):
         if self.room is None:
             most = zip(*[largest_batch(train, size) for train in trains], strict=True)
             self.room = tuple(self._rounded(max(counts)) for counts in most)  # type: ignore[assignment]
-        padded = [pad_batches(train, size, *self.room, rest=True) for train in trains]  # type: ignore[misc]
+        return [pad_batches(train, size, *self.room, rest=True) for train in trains]  # type: ignore[misc]
+
+    def epoch_of_all(self, padded: Sequence[PaddedBatches], step: int) -> Iterator[Tensor]:
+        """Train through an epoch of every member; yields terms `[terms, members]`."""
+        size, count = padded[0].size, len(padded[0].graphs)
         for number in range(len(padded[0])):
             self._refresh(step)
             if number % AT_ONCE == 0:
@@ -183,7 +188,7 @@ class StackedStepper(ReplayedStepper):
                 yield self._replay(step) if self._ready(step) else self.move(self.buffer, step)  # type: ignore[arg-type]
             else:
                 part = torch.arange(number * size, min((number + 1) * size, count))
-                yield self.move(BatchStack.padded([train[part] for train in trains]), step)
+                yield self.move(BatchStack.padded([one.graphs[part] for one in padded]), step)
             step += 1
 
 
@@ -243,6 +248,8 @@ class Together:
         self.lost: dict[int, TrainingDiverged] = {}
         self.kept: dict[int, dict[str, Tensor]] = {}  # weights of members that stopped early
         self.batches: dict[str, list[BatchStack]] = {}  # of the splits that are looked at
+        self.ahead: list[PaddedBatches] | None = None  # the next epoch, where it is laid out already
+        self.orders: list[Tensor] = []  # the states of the members' shuffling after the last epoch
         splits = {name: [len(loop.data[name]) for loop in loops] for name in loops[0].looked_at}
         self.predicts = all(len(set(counts)) == 1 for counts in splits.values())
         for loop in loops:
@@ -296,10 +303,17 @@ class Together:
         self.stack.weights = dict(self.first.method.weights)
         going = self._going()
         trains, orders = [loop.train for loop in loops], [loop.order for loop in loops]
-        steps = stepper.epoch_of_all(trains, self.first.trainer.batch_size, orders, self.first.step)  # type: ignore[arg-type]
-        values = torch.stack(list(steps)).double().cpu()  # [steps, terms, members]; waits for the device
+        size = self.first.trainer.batch_size
+        padded = self.ahead or stepper.lay_out(trains, size, orders)  # type: ignore[arg-type]
+        steps = list(stepper.epoch_of_all(padded, self.first.step))
+        self.orders = [order.get_state() for order in orders]
+        self.ahead = None
+        if self.first.device.type in LOOKS_AHEAD and self.first.epoch + 1 < self.first.trainer.epochs:
+            self.ahead = stepper.lay_out(trains, size, orders)  # type: ignore[arg-type]
+        values = torch.stack(steps).double().cpu()  # [steps, terms, members]; waits for the device
         where = [(self.first.epoch, self.first.step + number) for number in range(len(values))]
         seconds = (time.perf_counter() - started) / len(loops)
+        broken = self._broken_weights()
         seen = self._predictions() if self.first.is_due() else None
         note = ""
         for i, loop in enumerate(loops):
@@ -309,6 +323,8 @@ class Together:
                 loop.epoch_seconds.append(seconds)
                 try:
                     loop.record(where, values[:, :, i])
+                    if i in broken:
+                        raise loop.broken(broken[i])
                     note = loop.evaluate(seen[i]) if seen is not None else note
                 except TrainingDiverged as diverged:
                     self.lost[i] = diverged
@@ -316,6 +332,15 @@ class Together:
                     self.kept[i] = {name: tensor.clone() for name, tensor in loop.method.state_dict().items()}
             loop.epoch += 1
         return note
+
+    @torch.no_grad()
+    def _broken_weights(self) -> dict[int, str]:
+        """The members with a weight that is not finite, and its name."""
+        sums = [p.double().reshape(len(self.loops), -1).sum(1) for p in self.stack.parameters()]
+        found: dict[int, str] = {}
+        for number, member in (~torch.stack(sums).isfinite()).nonzero().tolist():
+            found.setdefault(member, [name for name, _ in self.first.method.named_parameters()][number])
+        return found
 
     @torch.no_grad()
     def _predictions(self) -> list[dict[str, Predictions] | None]:
@@ -352,15 +377,15 @@ class Together:
 
     def _try(self, stepper: StackedStepper) -> None:
         """See whether the method can be stacked at all, without leaving a trace."""
-        size = min(self.first.trainer.batch_size or len(self.first.train), len(self.first.train), 8)
+        size = min(self.first.trainer.batch_size or len(self.first.train), len(self.first.train))
         before = {name: tensor.clone() for name, tensor in self.stack.state_dict().items()}
         states = torch.get_rng_state(), torch.cuda.get_rng_state() if self.first.device.type == "cuda" else None
         try:
             batch = BatchStack.padded([loop.train[torch.arange(size)] for loop in self.loops])  # type: ignore[misc]
+            self.stack.losses(batch)
             with torch.no_grad():
-                self.stack.losses(batch)
                 self.stack(batch)
-        except RuntimeError as error:
+        except (RuntimeError, ShiftproofError) as error:
             reason = str(error).strip().partition("\n")[0].partition(". ")[0]
             raise CannotStack(f"'{self.first.config.get('method')}' cannot be stacked ({reason})") from None
         self.stack.load_state_dict(before)
@@ -386,6 +411,8 @@ class Together:
                 self.lost[i] = diverged
                 notes.append({"lost": str(diverged)})
                 continue
+            if self.orders:
+                state["rng.order"] = self.orders[i]  # not that of an epoch that is laid out ahead
             tensors |= {f"{i}/{name}": tensor for name, tensor in state.items()}
             tensors |= {f"{i}/kept.{name}": tensor for name, tensor in self.kept.get(i, {}).items()}
             notes.append(note)
