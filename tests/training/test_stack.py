@@ -230,10 +230,10 @@ def test_what_cannot_be_stacked_says_why(graphs):
 
 @pytest.mark.filterwarnings("ignore:r falls")
 def test_samples_that_do_not_fit_into_memory_for_all_are_not_stacked(graphs):
-    settings = {**SMALL, "samples": 8, "reference_epochs": 1, "epochs": 1, "dropout": 0.0}
-    assert len(sp.fit_seeds("gmt-sam", graphs, seeds=(0, 1), **settings)) == 2
+    settings = {**SMALL, "samples": 8, "epochs": 1, "dropout": 0.0}
+    assert len(sp.fit_seeds("gmt-simulated", graphs, seeds=(0, 1), **settings)) == 2
     with pytest.raises(CannotStack, match="of 8 samples fit into memory"):
-        sp.fit_seeds("gmt-sam", graphs, seeds=(0, 1), memory_gib=1e-3, **settings)
+        sp.fit_seeds("gmt-simulated", graphs, seeds=(0, 1), memory_gib=1e-3, **settings)
 
 
 def jobs_in(folder, method: str = "erm", count: int = 3, **settings) -> list[Job]:
