@@ -17,6 +17,7 @@ SMALL = {
     "feat_your_model.py": ["--steps", "5"],
     "gala_impossibility.py": [],
     "leave_one_domain_out.py": ["--epochs", "1"],
+    "many_seeds.py": ["--epochs", "1", "--seeds", "2"],
     "pair_in_your_loop.py": ["--steps", "20"],
 }
 SAYS = {
@@ -29,6 +30,7 @@ SAYS = {
     "feat_your_model.py": ["round 2: training", "ERMPretrainer, vrex 100: worst", "IFeAT, irm 10000: worst"],
     "gala_impossibility.py": ["(0.50, 0.15): the cause is erased", "right in 0.80", "no rule reaches more than 0.55"],
     "leave_one_domain_out.py": ["coral  accuracy: 0 degrees", "80 degrees", "; mean 0.", "worst 0."],
+    "many_seeds.py": ["erm      0.", "xgnn     0.", "ciga-v1  0.", "s a seed"],
     "pair_in_your_loop.py": ["step   20  worst test accuracy", "last weights {'erm'", "fallbacks in 0%"],
 }
 

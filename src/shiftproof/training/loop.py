@@ -287,8 +287,6 @@ class Loop:
             "seconds": self.seconds,
             "training_epoch_seconds": statistics.median(self.epoch_seconds or [0.0]),
         }
-        if self.device.type == "cuda" and torch.backends.cuda.matmul.allow_tf32:
-            timing["tf32"] = True
         if self.together > 1:
             timing["stacked"] = self.together
         selection = {"oracle": "oracle: the test split chose the epoch"}.get(self.selection, self.selection)
