@@ -18,7 +18,7 @@ from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.nn.fused import add_weighted, add_weighted_neighbours, relu_dropout_
 from shiftproof.nn.message_statistics import mapped_statistics
 from shiftproof.nn.norms import NodeBatchNorm
-from shiftproof.nn.segment import segment_max, segment_min, segment_sum
+from shiftproof.nn.segment import segment_max, segment_min, segment_sum, take_rows
 from shiftproof.nn.stacking import plain_operations
 from shiftproof.nn.wiring import EdgeWeight, Wiring, as_wiring, per_row, weigh
 
@@ -174,7 +174,7 @@ class WeightedPNAConv(_Conv):
         if isinstance(edge_weight, Tensor) and self.in_blocks(edge_weight, wiring.node_mask):
             mapping = self.linear.weight, self.linear.bias, self.aggregators
             return mapped_statistics(x, edge_weight, wiring.src, wiring.dst, edge, *mapping, wiring.arrivals)
-        parts = [x.index_select(0, wiring.dst), wiring.gather(x)]
+        parts = [take_rows(x, wiring.dst), wiring.gather(x)]
         if edge is not None:
             parts.append(per_row(edge, parts[0]).expand_as(parts[0]))
         messages = weigh(torch.cat(parts, -1), edge_weight)

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from shiftproof.nn.segment import segment_sum
+from shiftproof.nn.segment import segment_sum, take_rows
 from shiftproof.nn.stacking import plain_operations
 
 BLOCK = 1 << 18  # numbers in a block: a megabyte, which a core's cache holds
@@ -41,7 +41,7 @@ def add_weighted_neighbours(
     Rows are `[N, t, p]`, weights `[E, t]`, edge rows `[E, p]`; `relu=False` sends plain rows.
     """
     if plain_operations():
-        messages = h.index_select(0, src)
+        messages = take_rows(h, src)
         messages = messages if edge is None else messages + edge.unsqueeze(1)
         return own + _plain_sum(messages.relu() if relu else messages, weight, dst, own.shape[0])
     return _NeighbourSum.apply(own, h, weight, edge, src, dst, relu)  # type: ignore[return-value]

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from shiftproof.errors import unknown
 from shiftproof.nn.segment import segment_count, segment_mean, segment_sum
-from shiftproof.nn.stacking import stacked, stacking
+from shiftproof.nn.stacking import members_first, numbered_apart, stacked, stacking
 
 SAMPLES = ("per_sample", "pooled")
 
@@ -174,17 +174,10 @@ class _InstanceNorm(torch.autograd.Function):
 
     @staticmethod
     def vmap(info, in_dims, x, group, num_groups, eps):
-        """The graphs of a stack of networks are so many more graphs."""
-        x, group = (
-            value.expand(info.batch_size, *value.shape) if dim is None else value.movedim(dim, 0)
-            for value, dim in zip((x, group), in_dims[:2], strict=True)
-        )
-        first = torch.arange(info.batch_size, device=group.device) * num_groups
+        x, group = members_first(info.batch_size, in_dims, x, group)
         with stacking(0):
-            found = _InstanceNorm.apply(
-                x.flatten(0, 1), (group + first[:, None]).flatten(), len(first) * num_groups, eps
-            )
-        return tuple(value.unflatten(0, (len(first), -1)) for value in found), (0, 0, 0)  # type: ignore[union-attr]
+            found = _InstanceNorm.apply(x.flatten(0, 1), numbered_apart(group, num_groups), len(x) * num_groups, eps)
+        return tuple(value.unflatten(0, (len(x), -1)) for value in found), (0, 0, 0)  # type: ignore[union-attr]
 
     @staticmethod
     def backward(ctx, *grads):

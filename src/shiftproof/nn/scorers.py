@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.nn.norms import GraphInstanceNorm, NodeBatchNorm
+from shiftproof.nn.segment import take_rows
 
 KINDS = ("mlp", "dot")
 NORMS = ("instance", "batch")
@@ -42,13 +43,13 @@ class EdgeScorer(nn.Module):
     ) -> Tensor:
         src, dst = edge_index[0], edge_index[1]
         if self.mlp is None:
-            scores = (h.index_select(0, src) * h.index_select(0, dst)).sum(-1)
+            scores = (take_rows(h, src) * take_rows(h, dst)).sum(-1)
         else:
             # W [h_u ‖ h_v] = W_1 h_u + W_2 h_v: one product for each node instead of one for each edge
             from_source, from_target = self.mlp.first.weight.chunk(2, dim=1)
             at_source = F.linear(h, from_source, self.mlp.first.bias)
             at_target = F.linear(h, from_target)
-            hidden = at_source.index_select(0, src).add_(at_target.index_select(0, dst))
+            hidden = take_rows(at_source, src).add_(take_rows(at_target, dst))
             group = None if batch is None or self.mlp.norm is None else batch.index_select(0, dst)
             scores = self.mlp.finish(hidden, group, num_graphs)
         return symmetrise(scores, reverse_edges(edge_index, h.shape[0])) if self.symmetric else scores

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from shiftproof.errors import ShiftproofError, unknown
-from shiftproof.nn.stacking import stacked
+from shiftproof.nn.stacking import members_first, numbered_apart, stacked
 
 ROUNDINGS = ("ceil", "floor")
 
@@ -27,10 +27,14 @@ def segment_count(group: Tensor, num_groups: int, dtype: torch.dtype = torch.lon
 
 def segment_sum(values: Tensor, group: Tensor, num_groups: int) -> Tensor:
     """The sum of the rows of each group, `out[g] = Σ_{i: group[i]=g} values[i]`; an empty group gives zeros."""
-    none = values.new_zeros((num_groups, *values.shape[1:]))
     if stacked():
-        return none.scatter_add(0, _column(group, values).expand_as(values), values)
-    return none.index_add(0, group, values)
+        return _Sum.apply(values, group, num_groups)  # type: ignore[return-value]
+    return values.new_zeros((num_groups, *values.shape[1:])).index_add(0, group, values)
+
+
+def take_rows(values: Tensor, index: Tensor) -> Tensor:
+    """The rows that an index names, `values[index]`."""
+    return _Rows.apply(values, index) if stacked() else values.index_select(0, index)  # type: ignore[return-value]
 
 
 def segment_mean(values: Tensor, group: Tensor, num_groups: int) -> Tensor:
@@ -41,12 +45,12 @@ def segment_mean(values: Tensor, group: Tensor, num_groups: int) -> Tensor:
 
 def segment_max(values: Tensor, group: Tensor, num_groups: int) -> Tensor:
     """The entry-wise maximum over the rows of each group; an empty group gives zeros."""
-    return _extreme(values, group, num_groups, "amax")
+    return _Extreme.apply(values, group, num_groups, "amax")  # type: ignore[return-value]
 
 
 def segment_min(values: Tensor, group: Tensor, num_groups: int) -> Tensor:
     """The entry-wise minimum over the rows of each group; an empty group gives zeros."""
-    return _extreme(values, group, num_groups, "amin")
+    return _Extreme.apply(values, group, num_groups, "amin")  # type: ignore[return-value]
 
 
 def segment_softmax(scores: Tensor, group: Tensor, num_groups: int) -> Tensor:
@@ -132,11 +136,52 @@ def _column(per_group: Tensor, values: Tensor) -> Tensor:
     return per_group.view(-1, *[1] * (values.dim() - 1))
 
 
-def _extreme(values: Tensor, group: Tensor, num_groups: int, reduce: str) -> Tensor:
-    if not stacked():
-        return _Extreme.apply(values, group, num_groups, reduce)  # type: ignore[return-value]
-    empty = values.new_zeros((num_groups, *values.shape[1:]))
-    return empty.scatter_reduce(0, _column(group, values).expand_as(values), values, reduce, include_self=False)
+class _Sum(torch.autograd.Function):
+    """`segment_sum` in a stack of networks."""
+
+    @staticmethod
+    def forward(values: Tensor, group: Tensor, num_groups: int) -> Tensor:
+        return values.new_zeros((num_groups, *values.shape[1:])).index_add_(0, group, values)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
+        ctx.save_for_backward(inputs[1])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (group,) = ctx.saved_tensors
+        return grad.index_select(0, group), None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, values: Tensor, group: Tensor, num_groups: int) -> tuple:
+        values, group = members_first(info.batch_size, in_dims, values, group)
+        found = _Sum.apply(values.flatten(0, 1), numbered_apart(group, num_groups), len(values) * num_groups)
+        return found.unflatten(0, (len(values), num_groups)), 0  # type: ignore[union-attr]
+
+
+class _Rows(torch.autograd.Function):
+    """`take_rows` in a stack of networks."""
+
+    @staticmethod
+    def forward(values: Tensor, index: Tensor) -> Tensor:
+        return values.index_select(0, index)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
+        values, index = inputs
+        ctx.rows = len(values)
+        ctx.save_for_backward(index)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (index,) = ctx.saved_tensors
+        return grad.new_zeros((ctx.rows, *grad.shape[1:])).index_add_(0, index, grad), None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, values: Tensor, index: Tensor) -> tuple:
+        values, index = members_first(info.batch_size, in_dims, values, index)
+        found = _Rows.apply(values.flatten(0, 1), numbered_apart(index, values.shape[1]))
+        return found.unflatten(0, (len(values), -1)), 0  # type: ignore[union-attr]
 
 
 class _Extreme(torch.autograd.Function):
@@ -147,12 +192,23 @@ class _Extreme(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, group: Tensor, num_groups: int, reduce: str) -> Tensor:
+    def forward(values: Tensor, group: Tensor, num_groups: int, reduce: str) -> Tensor:
         index = _column(group, values).expand_as(values)
         empty = values.new_zeros((num_groups, *values.shape[1:]))
-        out = empty.scatter_reduce(0, index, values, reduce, include_self=False)
-        ctx.save_for_backward(values, group, out)
-        return out
+        return empty.scatter_reduce(0, index, values, reduce, include_self=False)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
+        values, group, _, _ = inputs
+        ctx.save_for_backward(values, group, output)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, values: Tensor, group: Tensor, num_groups: int, reduce: str) -> tuple:
+        values, group = members_first(info.batch_size, in_dims, values, group)
+        found = _Extreme.apply(
+            values.flatten(0, 1), numbered_apart(group, num_groups), len(values) * num_groups, reduce
+        )
+        return found.unflatten(0, (len(values), num_groups)), 0  # type: ignore[union-attr]
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:

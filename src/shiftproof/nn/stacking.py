@@ -2,7 +2,8 @@
 
 `torch.func.vmap` puts a dimension of networks in front of every tensor. It takes operations apart that it does not know
 (a sum by index becomes one kernel for each network) and refuses functions with a gradient of their own, so inside
-`stacking()` the layers use plain operations that stay whole.
+`stacking` the layers use operations that stay whole: plain ones, or functions that say themselves what a stack is to
+them, mostly that the graphs of all networks are so many more graphs.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
 
 _members = 0  # a plain number, because torch.compile can read it
 
@@ -33,6 +35,20 @@ def stacked() -> bool:
 def networks() -> int:
     """How many networks are computed at once."""
     return max(_members, 1)
+
+
+def members_first(count: int, dims: tuple[int | None, ...], *values: Tensor) -> list[Tensor]:
+    """Tensors as `vmap` hands them over, with the dimension of the networks in front, repeated where there is none."""
+    return [
+        value.expand(count, *value.shape) if dim is None else value.movedim(dim, 0)
+        for value, dim in zip(values, dims, strict=False)
+    ]
+
+
+def numbered_apart(index: Tensor, size: int) -> Tensor:
+    """Numbers below `size` of every network, `[networks, n]`, as numbers of one list of them all."""
+    first = torch.arange(len(index), device=index.device) * size
+    return (index + first.unsqueeze(1)).flatten()
 
 
 def plain_operations() -> bool:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from shiftproof.nn.message_statistics import Arrivals
 from shiftproof.nn.norms import RealRows
-from shiftproof.nn.segment import segment_count, segment_sum
+from shiftproof.nn.segment import segment_count, segment_sum, take_rows
 
 OnMessages = Callable[[Tensor], Tensor]
 EdgeWeight = Tensor | OnMessages
@@ -66,7 +66,7 @@ class Wiring:
 
     def gather(self, x: Tensor) -> Tensor:
         """Each edge's copy of its source row."""
-        return x.index_select(0, self.src)
+        return take_rows(x, self.src)
 
     def aggregate(self, messages: Tensor) -> Tensor:
         """The sum of the messages that arrive at each node."""
