@@ -6,10 +6,12 @@ import json
 import pytest
 import torch
 from torch import nn
+from typer.testing import CliRunner
 
 import shiftproof as sp
 from shiftproof.bench import Job, run_jobs
 from shiftproof.bench.jobs import bundles
+from shiftproof.cli import app
 from shiftproof.data import load
 from shiftproof.data.padding import pad_batches
 from shiftproof.errors import ShiftproofError
@@ -17,7 +19,8 @@ from shiftproof.methods import DataShape
 from shiftproof.methods.base import Method
 from shiftproof.nn import GNNEncoder
 from shiftproof.training import CannotStack, Run, TrainingDiverged, stack
-from shiftproof.training.stack import STACK, BatchStack, Stack, Together
+from shiftproof.training.run import STACK
+from shiftproof.training.stack import BatchStack, Stack, Together
 
 GRAPHS = "spmotif-struc:train_per_class=8,val_per_class=5,test_per_class=4"
 SMALL = {"hidden": 6, "layers": 2, "batch_size": 9, "epochs": 3, "checkpoint_seconds": 0.0}
@@ -148,6 +151,17 @@ def test_a_stopped_stack_ends_as_an_uninterrupted_one(graphs, tmp_path, kill_aft
     same_runs(again, whole)
 
 
+def test_a_stopped_stack_can_go_on_as_single_runs(graphs, tmp_path, kill_after):
+    kill_after(1)
+    with pytest.raises(Killed):
+        sp.fit_seeds("erm", graphs, seeds=(0, 1), out=tmp_path / "stopped", **SMALL)
+    kill_after(None)
+    assert (tmp_path / "stopped" / "seed-0" / STACK).exists()
+    again = sp.fit("erm", graphs, seed=0, out=tmp_path / "stopped" / "seed-0", resume=True, **SMALL)
+    same_runs([again], [sp.fit("erm", graphs, seed=0, out=tmp_path / "alone", **SMALL)])
+    assert not (tmp_path / "stopped" / "seed-0" / STACK).exists()
+
+
 def test_killed_while_the_runs_are_written_the_rest_is_written_later(graphs, tmp_path, monkeypatch):
     settings = {**SMALL, "dropout": 0.3}
     whole = sp.fit_seeds("erm", graphs, seeds=(0, 1, 2), out=tmp_path / "whole", **settings)
@@ -260,6 +274,20 @@ def test_jobs_that_cannot_be_stacked_are_trained_one_by_one(tmp_path):
     jobs = jobs_in(tmp_path, "gil", count=2, epochs=1)
     with pytest.warns(UserWarning, match="'gil' cannot be stacked .*one run after another"):
         assert list(run_jobs(jobs, stack=2, style="none")) == jobs
+
+
+def test_the_command_line_stacks_and_says_what_it_cannot_do(tmp_path):
+    asked = ["fit", GRAPHS, "--method", "erm", "--seeds", "2", "--out", str(tmp_path), "--set", "epochs=1"]
+    done = CliRunner().invoke(app, [*asked, "--stack", "2"])
+    assert done.exit_code == 0, done.output
+    assert json.loads((tmp_path / "erm" / "seed-1" / "timing.json").read_text())["stacked"] == 2
+    for wrong, sentence in (
+        ([*asked, "--stack", "0", "--resume"], "at least one seed"),
+        (["bench", "ciga-table1", "--smoke", "--engine", "ray", "--stack", "2"], "leave out --engine ray"),
+    ):
+        refused = CliRunner().invoke(app, wrong)
+        assert isinstance(refused.exception, ShiftproofError)
+        assert sentence in str(refused.exception)
 
 
 def test_the_padding_of_a_cut_batch_does_not_grow_through_the_layers():

@@ -33,7 +33,7 @@ from shiftproof.training.metrics import (
 )
 from shiftproof.training.optimizers import make_optimizer
 from shiftproof.training.progress import progress
-from shiftproof.training.run import CHECKPOINT, CONFIG, METRICS, Run
+from shiftproof.training.run import CHECKPOINT, CONFIG, METRICS, STACK, Run
 from shiftproof.training.steps import CompiledStepper, EagerStepper, FusedStepper, ReplayedStepper, Stepper
 
 if TYPE_CHECKING:
@@ -293,7 +293,8 @@ class Loop:
         run = Run(self.method, self.config, metrics, self.history, self.best_epoch, selection, timing)
         if self.folder is not None:
             run.save(self.folder)
-            (self.folder / CHECKPOINT).unlink(missing_ok=True)
+            for name in (CHECKPOINT, STACK) if self.together == 1 else (CHECKPOINT,):
+                (self.folder / name).unlink(missing_ok=True)
         return run
 
     def optimizer(self, step: int = 0) -> torch.optim.Optimizer | None:

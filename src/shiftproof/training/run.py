@@ -18,6 +18,7 @@ from shiftproof.training.metrics import predict
 
 CONFIG, METRICS, HISTORY = "config.json", "metrics.json", "history.json"
 WEIGHTS, CHECKPOINT, TIMING = "weights.safetensors", "checkpoint.safetensors", "timing.json"
+STACK = "stack.safetensors"  # the checkpoint of runs that are trained as one, in the folder of the first
 
 
 @dataclass(eq=False)

@@ -27,10 +27,9 @@ from shiftproof.training.memory import forget_peak
 from shiftproof.training.metrics import EVALUATION_BATCH, Predictions
 from shiftproof.training.optimizers import make_optimizer
 from shiftproof.training.progress import progress
-from shiftproof.training.run import Run
+from shiftproof.training.run import STACK, Run
 from shiftproof.training.steps import ReplayedStepper, largest_batch
 
-STACK = "stack.safetensors"  # the checkpoint of all members, in the folder of the first
 LOOKS_AHEAD = ("cuda",)  # devices that are still at the steps of an epoch while the next one is laid out
 AT_ONCE = 64  # batches that are laid out for all members at a time
 ALIKE = ("epochs", "batch_size", "optimizer", "lr", "momentum", "betas", "weight_decay", "compile", "device")
