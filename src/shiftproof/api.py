@@ -21,8 +21,8 @@ from shiftproof.training.balance import Balance, balance_named, described
 from shiftproof.training.loop import Loop
 from shiftproof.training.progress import Style
 from shiftproof.training.run import Run
-from shiftproof.training.stack import fit_together
 from shiftproof.training.steps import Compile
+from shiftproof.training.together import fit_together
 from shiftproof.training.trainer import Trainer
 
 _NOT_SETTINGS = {"balance", "seed", "device", "compile", "deterministic", "out", "resume", "progress", "network"}

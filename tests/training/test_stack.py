@@ -2,6 +2,7 @@
 
 import copy
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -18,9 +19,11 @@ from shiftproof.errors import ShiftproofError
 from shiftproof.methods import DataShape
 from shiftproof.methods.base import Method
 from shiftproof.nn import GNNEncoder
-from shiftproof.training import CannotStack, Run, TrainingDiverged, stack
+from shiftproof.training import CannotStack, Run, TrainingDiverged
+from shiftproof.training import together as training_together
 from shiftproof.training.run import STACK
-from shiftproof.training.stack import BatchStack, Stack, Together
+from shiftproof.training.stack import BatchStack, Stack
+from shiftproof.training.together import Together
 
 GRAPHS = "spmotif-struc:train_per_class=8,val_per_class=5,test_per_class=4"
 SMALL = {"hidden": 6, "layers": 2, "batch_size": 9, "epochs": 3, "checkpoint_seconds": 0.0}
@@ -139,7 +142,7 @@ def same_runs(one, other) -> None:
 @pytest.mark.parametrize("done", [0, 1, 3])
 @pytest.mark.parametrize(("method", "ahead"), [("gsat", ()), ("erm", ()), ("erm", ("cpu",))])
 def test_a_stopped_stack_ends_as_an_uninterrupted_one(graphs, tmp_path, kill_after, monkeypatch, method, ahead, done):
-    monkeypatch.setattr(stack, "LOOKS_AHEAD", ahead)  # as on a GPU, where the next epoch is laid out early
+    monkeypatch.setattr(training_together, "LOOKS_AHEAD", ahead)  # as on a GPU, where the next epoch is laid out early
     settings = {**SMALL, "dropout": 0.3, "epochs": 4}
     whole = sp.fit_seeds(method, graphs, seeds=(0, 1), out=tmp_path / "whole", **settings)
     kill_after(done)
@@ -271,7 +274,7 @@ def test_stacked_jobs_leave_the_runs_of_single_ones_behind(tmp_path):
 
 
 def test_jobs_that_cannot_be_stacked_are_trained_one_by_one(tmp_path):
-    jobs = jobs_in(tmp_path, "gil", count=2, epochs=1)
+    jobs = [replace(job, resume=False) for job in jobs_in(tmp_path, "gil", count=2, epochs=1)]
     with pytest.warns(UserWarning, match="'gil' cannot be stacked .*one run after another"):
         assert list(run_jobs(jobs, stack=2, style="none")) == jobs
 

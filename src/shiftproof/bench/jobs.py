@@ -27,8 +27,9 @@ from shiftproof.presets import PRESETS
 from shiftproof.registry import datasets, parse_name
 from shiftproof.training.progress import Style, progress
 from shiftproof.training.run import METRICS
-from shiftproof.training.stack import CannotStack, fit_together
+from shiftproof.training.stack import CannotStack
 from shiftproof.training.steps import Compile
+from shiftproof.training.together import fit_together
 
 SECONDS_TO_WAIT_FOR_OTHERS = 5.0
 
@@ -133,6 +134,7 @@ def train_together(jobs: Sequence[Job], style: Style = "none") -> list[bool]:
                 )
             except CannotStack as reason:
                 warnings.warn(f"{reason}; one run after another is trained", stacklevel=2)
+                mine = [replace(job, resume=True) for job in mine]  # what was prepared for a stack serves them too
             else:
                 for job, run in zip(mine, ended, strict=True):
                     if isinstance(run, TrainingDiverged) and not job.may_diverge:
