@@ -25,7 +25,8 @@ from shiftproof.training.steps import Compile
 from shiftproof.training.together import fit_together
 from shiftproof.training.trainer import Trainer
 
-_NOT_SETTINGS = {"balance", "seed", "device", "compile", "deterministic", "out", "resume", "progress", "network"}
+_OF_RUN = ("out", "resume", "device", "compile", "deterministic", "progress")
+_NOT_SETTINGS = {"balance", "seed", "network", *_OF_RUN}
 
 
 def fit(
@@ -73,7 +74,6 @@ def fit_seeds(
     *,
     seeds: Sequence[int],
     out: str | Path | None = None,
-    progress: Style = "none",
     **settings: Any,
 ) -> list[Run]:
     """Train a method once for each seed, all of them in the same steps, and return their runs.
@@ -84,9 +84,13 @@ def fit_seeds(
     """
     if len(set(seeds)) < len(seeds) or not seeds:
         raise ShiftproofError(f"'seeds' are different numbers, at least one, not {list(seeds)}")
+    if isinstance(method, Method) or isinstance(settings.get("network"), nn.Module):
+        raise ShiftproofError("a method or network that is built already would be the same for all seeds; name it")
+    if method == "auto":
+        raise ShiftproofError("'auto' chooses for a single run; name a method to train several seeds of")
     dataset = (data if isinstance(data, Dataset) else load_samples(data)).check()
     places = {seed: None if out is None else Path(out) / f"seed-{seed}" for seed in seeds}
-    loops = [loop_for(method, dataset, seed=s, out=places[s], progress=progress, **settings) for s in seeds]
+    loops = [loop_for(method, dataset, seed=seed, out=places[seed], **settings) for seed in seeds]
     runs = fit_together(loops)
     for run in runs:
         if isinstance(run, TrainingDiverged):
@@ -99,17 +103,14 @@ def loop_for(
     dataset: Dataset,
     *,
     seed: int,
-    out: str | Path | None = None,
-    resume: bool = False,
-    device: str = "auto",
-    compile: Compile = False,
-    deterministic: bool = False,
     balance: Balance | str | None = None,
     network: Network | nn.Module | None = None,
-    progress: Style = "none",
     **settings: Any,
 ) -> Loop:
-    """The run that `fit` would train, before its first step."""
+    """The run that `fit` would train with all these, before its first step."""
+    of_run = {key: settings.pop(key) for key in _OF_RUN if key in settings}
+    if of_run.get("out") is not None:
+        of_run["out"] = Path(of_run["out"])
     own_balance = None if isinstance(balance, str) else balance
     named = {"balance": balance} if isinstance(balance, str) else {}
     plan = Plan.make(method, dataset, {**settings, **named}, own_network=network is not None)
@@ -122,12 +123,7 @@ def loop_for(
         **plan.training,
         balance=own_balance if own_balance is not None else plan.balance(),
         seed=seed,
-        out=None if out is None else Path(out),
-        resume=resume,
-        device=device,
-        compile=compile,
-        deterministic=deterministic,
-        progress=progress,
+        **of_run,
     )
     return Loop(trainer, built, dataset, plan.config(own_balance))
 

@@ -241,6 +241,10 @@ def test_what_cannot_be_stacked_says_why(graphs):
         sp.fit_seeds("gil", graphs, seeds=(0, 1), **SMALL)
     with pytest.raises(CannotStack, match="weighted sum"):
         sp.fit_seeds("irm", graphs, seeds=(0, 1), balance="pair", **SMALL)
+    with pytest.raises(ShiftproofError, match="the same for all seeds"):
+        sp.fit_seeds("erm", graphs, seeds=(0, 1), network=nn.Linear(3, 3))
+    with pytest.raises(ShiftproofError, match="'auto' chooses"):
+        sp.fit_seeds("auto", graphs, seeds=(0, 1))
     with pytest.raises(ShiftproofError, match="different numbers"):
         sp.fit_seeds("erm", graphs, seeds=(1, 1), **SMALL)
 
