@@ -7,6 +7,9 @@ need when they run, so that `--help` answers at once.
 from __future__ import annotations
 
 import sys
+import warnings
+from pathlib import Path
+from typing import Any
 
 # importing a part adds its commands, in the order of the help page
 # isort: off
@@ -21,6 +24,7 @@ __all__ = ["app", "main"]
 
 def main() -> None:
     """Run the command; what a user got wrong ends as one sentence and status 2."""
+    warnings.formatwarning = _as_sentence
     try:
         app()
     except ShiftproofError as error:
@@ -29,3 +33,14 @@ def main() -> None:
     except (TrainingDiverged, OSError) as error:
         print(f"shiftproof: {error}", file=sys.stderr)
         sys.exit(1)
+
+
+_usual = warnings.formatwarning
+_HERE = str(Path(__file__).parents[1])
+
+
+def _as_sentence(message: Warning | str, category: type[Warning], filename: str, *rest: Any) -> str:
+    """A warning of the library as one sentence, without the line of its source; those of others as ever."""
+    if filename.startswith(_HERE):
+        return f"shiftproof: {message}\n"
+    return _usual(message, category, filename, *rest)
