@@ -25,6 +25,16 @@ def test_the_command_starts_as_a_process_of_its_own(tmp_path):
     assert done.stderr == "shiftproof: unknown data set 'two-bitt'; did you mean 'two-bit'?\n"
 
 
+def test_a_warning_is_a_sentence_without_the_line_of_its_source(tmp_path):
+    data = "spmotif-struc:train_per_class=4,val_per_class=2,test_per_class=2"
+    asked = command("fit", data, "-m", "gsat", "--set", "epochs=1")
+    done = subprocess.run(asked, capture_output=True, text=True, cwd=tmp_path, env=ONE_THREAD)
+    assert done.returncode == 0
+    (line,) = [line for line in done.stderr.splitlines() if "r falls from" in line]
+    assert line.startswith("shiftproof: r falls from 0.9")
+    assert "warn(" not in done.stderr
+
+
 LONG = ["fit", "two-bit:per_env=400", "-m", "eiil", "--json", "--set", "checkpoint_seconds=0"]
 LONG += ["--set", "batch_size=16", "--set", "epochs=12", "--set", "reference_epochs=12"]
 LONG += ["--set", "inference_steps=50", "--set", "patience=none", "--set", "widths=(8,)"]
@@ -38,16 +48,6 @@ def uninterrupted(tmp_path_factory):
 
 
 @pytest.mark.parametrize("moment", ["stage 0", "training"])
-def test_a_warning_is_a_sentence_without_the_line_of_its_source(tmp_path):
-    data = "spmotif-struc:train_per_class=4,val_per_class=2,test_per_class=2"
-    asked = command("fit", data, "-m", "gsat", "--set", "epochs=1")
-    done = subprocess.run(asked, capture_output=True, text=True, cwd=tmp_path, env=ONE_THREAD)
-    assert done.returncode == 0
-    (line,) = [line for line in done.stderr.splitlines() if "r falls from" in line]
-    assert line.startswith("shiftproof: r falls from 0.9")
-    assert "warn(" not in done.stderr
-
-
 def test_killed_in_the_middle_and_resumed_the_metrics_are_those_of_an_uninterrupted_run(
     tmp_path, uninterrupted, moment
 ):
