@@ -121,3 +121,11 @@ def test_instance_norm_is_differentiated_once_and_twice_like_its_formula(shape):
 
     assert torch.autograd.gradcheck(several, x)
     assert torch.autograd.gradgradcheck(several, x)
+
+
+def test_the_norm_of_padded_rows_refuses_second_derivatives_instead_of_giving_wrong_ones():
+    norm, x = NodeBatchNorm(3).train(), torch.randn(6, 3, requires_grad=True)
+    real = torch.arange(6) < 5
+    (slope,) = torch.autograd.grad(norm(x, real)[:5].square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        slope.sum().backward()

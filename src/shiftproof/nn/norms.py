@@ -52,6 +52,7 @@ class _RealRowsNorm(torch.autograd.Function):
         ctx.save_for_backward(centred, scale, weight, share)
 
     @staticmethod
+    @torch.autograd.function.once_differentiable
     def backward(ctx, grad, *_):
         centred, scale, weight, share = ctx.saved_tensors
         factor = scale if weight is None else scale * weight
