@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,9 @@ from shiftproof.bench.recipes import Cell, Recipe, Row
 from shiftproof.bench.table import rows_of, summarise
 from shiftproof.data.graphs import GraphSet
 from shiftproof.registry import register
-from shiftproof.training.checkpoint import read_json, write_json
+from shiftproof.training.checkpoint import read_json, read_tensors, restore, write_json
 from shiftproof.training.progress import progress
-from shiftproof.training.run import Run
+from shiftproof.training.run import WEIGHTS, Run
 
 MOLECULES = ("benzene", "logic7", "logic8", "logic10", "crippen")
 EXPLAINED_BY = ("gsat", "gmt-lin", "gmt-sam", "gnnexplainer")
@@ -23,7 +24,7 @@ REACTING = ("ba-2motifs:source=published", "mutag")
 SPLITS = ("train", "val", "test")
 SAMPLED = (10, 100)  # spec gmt 9.1: subgraphs of the simulated extension
 DRAWS = 10  # spec gmt 4.8
-REACTIONS = "reactions.json"
+REACTIONS, EXTRACTOR = "reactions.json", "extractor"
 Question = tuple[str, int | None, str, str]  # method, samples, split, distance
 MOST_GRAPHS, SMOKE_GRAPHS = 2000, 24  # of a split; a smoke run is one of a single epoch
 
@@ -58,8 +59,8 @@ def gmt_counterfactual() -> Recipe:
     note = (
         "Logits of attention are drawn anew 10 times with the mean and deviation of their graph; rows hold the mean "
         "distance between predictions at the selected epoch, and the interval over graphs of each seed. gmt-simulated "
-        "is the extractor that GMT-sam trains first, asked with 10 and with 100 sampled subgraphs; the draws of these "
-        "are the same before and after, so that sampling alone moves nothing. times_gsat is the ratio of means."
+        "is what GMT-sam trains first, as that stage ended, asked with 10 and with 100 sampled subgraphs; the draws "
+        "of these are the same before and after, so that sampling alone moves nothing. times_gsat is a ratio of means."
     )
     cells = tuple(Cell(data, method) for data in REACTING for method in ("gsat", "gmt-lin", "gmt-sam"))
     return GMTRecipe("gmt-counterfactual", cells, 10, 0, note, reaction_rows, draw_reactions)
@@ -105,6 +106,8 @@ def _reactions(job: Job) -> dict[Question, tuple[float, float, float]]:
     """
     path = job.out / REACTIONS
     asked = {"draws": DRAWS, "samples": list(SAMPLED), "graphs": MOST_GRAPHS, "seed": job.seed}
+    if (job.out / EXTRACTOR).exists():
+        asked["extractor"] = "as the first stage left it"
     kept = read_json(path, "the table") if path.exists() else {}
     if kept.get("asked") != asked:
         found = [[*question, e.value, e.low, e.high] for question, e in _measured_reactions(job)]
@@ -114,7 +117,9 @@ def _reactions(job: Job) -> dict[Question, tuple[float, float, float]]:
 
 
 def _measured_reactions(job: Job) -> Iterator[tuple[Question, Any]]:
-    """GMT-sam brings its extractor along."""
+    """GMT-sam brings its extractor along, as the first stage left it: the second moves its batch statistics to those of
+    whole graphs, with which its own classifier, made for sampled subgraphs, gives the same answer to everything.
+    """
     from shiftproof.explain import counterfactual_fidelity
 
     run = Run.load(job.out)
@@ -123,6 +128,8 @@ def _measured_reactions(job: Job) -> Iterator[tuple[Question, Any]]:
     asked: list[tuple[str, int | None, Any]] = [(job.method, None, run.method)]
     extractor: Any = getattr(run.method, "extractor", None)
     if extractor is not None:
+        path = job.out / EXTRACTOR / WEIGHTS
+        restore(extractor := copy.deepcopy(extractor), read_tensors(path, "the first stage")[0], str(path))
         asked += [("gmt-simulated", samples, extractor) for samples in SAMPLED]
     for method, samples, model in asked:
         if samples is not None:
