@@ -1,7 +1,7 @@
 """Train several seeds of a method in the same steps, and see how much of a result is luck.
 
 python examples/many_seeds.py
-python examples/many_seeds.py --device cuda        where it takes little longer than a single seed
+python examples/many_seeds.py --device cuda        several times faster than one after another
 """
 
 import argparse

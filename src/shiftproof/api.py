@@ -78,9 +78,10 @@ def fit_seeds(
 ) -> list[Run]:
     """Train a method once for each seed, all of them in the same steps, and return their runs.
 
-    On a GPU this takes little longer than a single run (give `compile=True`); the random numbers of a run are others
-    than `fit` would draw, so the results are those of other draws. `settings` are those of `fit`; run `s` lies in
-    `out/seed-s`. A method that cannot be trained so (see `CannotStack`) is an error; `fit` trains it.
+    On a GPU (give `compile=True`) small networks are trained several times faster than one after another; the random
+    numbers of a run are others than `fit` would draw, so the results are those of other draws. `settings` are those of
+    `fit`; run `s` lies in `out/seed-s`. A method that cannot be trained so (see `CannotStack`) is an error; `fit` trains
+    it.
     """
     if len(set(seeds)) < len(seeds) or not seeds:
         raise ShiftproofError(f"'seeds' are different numbers, at least one, not {list(seeds)}")

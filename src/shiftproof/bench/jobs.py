@@ -129,9 +129,8 @@ def train_together(jobs: Sequence[Job], style: Style = "none") -> list[bool]:
         mine = [job for job, own in zip(jobs, ours, strict=True) if own]
         if len(mine) > 1:
             try:
-                ended = fit_together(
-                    [loop_for(*given[:2], **given[2]) for job in mine if (given := _given(job, style))]
-                )
+                given = [_given(job, style) for job in mine]
+                ended = fit_together([loop_for(method, dataset, **more) for method, dataset, more in given])
             except CannotStack as reason:
                 warnings.warn(f"{reason}; one run after another is trained", stacklevel=2)
                 mine = [replace(job, resume=True) for job in mine]  # what was prepared for a stack serves them too

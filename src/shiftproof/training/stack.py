@@ -1,4 +1,4 @@
-"""Several runs of one shape trained as one: every step moves all of them, for little more than the price of one.
+"""Several runs of one shape trained as one: every step moves all of them.
 
 A small network fills a few percent of a GPU, and a step of it is hundreds of kernels that each wait to be started. Runs
 that differ in their seed alone start the same kernels, so their weights are put one behind another into single tensors
