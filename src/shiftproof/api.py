@@ -80,8 +80,8 @@ def fit_seeds(
 
     On a GPU (give `compile=True`) small networks are trained several times faster than one after another; the random
     numbers of a run are others than `fit` would draw, so the results are those of other draws. `settings` are those of
-    `fit`; run `s` lies in `out/seed-s`. A method that cannot be trained so (see `CannotStack`) is an error; `fit` trains
-    it.
+    `fit`; run `s` lies in `out/seed-s`. A method that cannot be trained so (see `CannotStack`) is an error;
+    `fit` trains it.
     """
     if len(set(seeds)) < len(seeds) or not seeds:
         raise ShiftproofError(f"'seeds' are different numbers, at least one, not {list(seeds)}")
