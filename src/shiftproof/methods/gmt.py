@@ -140,8 +140,8 @@ class GMTSimulated(GSAT):
         encoder = self.featurizer.encoder
         sizes = batch.num_nodes, batch.num_edges, encoder.out_channels, len(encoder.convs), encoder.conv
         layers = (conv for conv in encoder.convs if isinstance(conv, WeightedPNAConv))
-        in_blocks = all(conv.in_blocks(weight, batch.node_mask) for conv in layers)
-        chunk = samples_within(self.memory, *sizes, in_blocks)
+        held = next((conv.held(weight, batch.node_mask) for conv in layers), "messages")
+        chunk = samples_within(self.memory, *sizes, held)
         return in_chunks(lambda part: self.classify(batch, part), weight, chunk, self.featurizer)
 
     def predict_from(self, batch: GraphBatch, logits: Tensor, generator: torch.Generator | None = None) -> Tensor:

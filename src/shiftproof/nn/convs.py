@@ -17,12 +17,13 @@ from torch import Tensor, nn
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.nn.fused import add_weighted, add_weighted_neighbours, relu_dropout_
 from shiftproof.nn.message_statistics import mapped_statistics
+from shiftproof.nn.node_statistics import STATISTICS as AGGREGATORS
+from shiftproof.nn.node_statistics import kernel_serves, node_statistics, statistics_of
 from shiftproof.nn.norms import NodeBatchNorm
-from shiftproof.nn.segment import segment_max, segment_min, segment_sum, take_rows
+from shiftproof.nn.segment import take_rows
 from shiftproof.nn.stacking import plain_operations
 from shiftproof.nn.wiring import EdgeWeight, Wiring, as_wiring, per_row, weigh
 
-AGGREGATORS = ("mean", "min", "max", "std", "sum")
 ZERO_MODES = ("zero_message", "delete")
 
 
@@ -174,6 +175,10 @@ class WeightedPNAConv(_Conv):
         if isinstance(edge_weight, Tensor) and self.in_blocks(edge_weight, wiring.node_mask):
             mapping = self.linear.weight, self.linear.bias, self.aggregators
             return mapped_statistics(x, edge_weight, wiring.src, wiring.dst, edge, *mapping, wiring.arrivals)
+        if (edge_weight is None or isinstance(edge_weight, Tensor)) and kernel_serves(x):
+            sources = x, edge_weight, edge, wiring.src, wiring.by_node, self.aggregators
+            delete = edge_weight is not None and self.zero == "delete"
+            return self.linear(node_statistics(*sources, real=wiring.node_mask, delete=delete))
         parts = [take_rows(x, wiring.dst), wiring.gather(x)]
         if edge is not None:
             parts.append(per_row(edge, parts[0]).expand_as(parts[0]))
@@ -181,7 +186,7 @@ class WeightedPNAConv(_Conv):
         present = None
         if isinstance(edge_weight, Tensor) and self.zero == "delete":
             present = (edge_weight != 0).view(*edge_weight.shape, *[1] * (messages.dim() - edge_weight.dim()))
-        return self.linear(self._aggregate(messages, present, wiring))
+        return self.linear(statistics_of(messages, present, wiring.dst, wiring.num_nodes, self.aggregators))
 
     def in_blocks(self, weight: Tensor, node_mask: Tensor | None = None) -> bool:
         """Whether samples are gone through block by block, which pays on a CPU.
@@ -191,24 +196,11 @@ class WeightedPNAConv(_Conv):
         several = weight.dim() == 2 and self.zero == "zero_message" and node_mask is None
         return several and weight.device.type == "cpu" and not plain_operations()
 
-    def _aggregate(self, messages: Tensor, present: Tensor | None, wiring: Wiring) -> Tensor:
-        group, size = wiring.dst, wiring.num_nodes
-        arriving = present if present is not None else messages.new_ones(len(group), *[1] * (messages.dim() - 1))
-        count = segment_sum(arriving.to(messages.dtype), group, size)
-        total = wiring.aggregate(messages)
-        mean = total / count.clamp(min=1)
-        found: list[Tensor] = []
-        for name in self.aggregators:
-            if name == "sum":
-                found.append(total)
-            elif name == "mean":
-                found.append(mean)
-            elif name == "std":
-                square = wiring.aggregate(messages.square()) / count.clamp(min=1)
-                found.append(((square - mean.square()).relu() + 1e-5).sqrt())
-            else:
-                found.append(_extreme(messages, present, group, count, largest=name == "max"))
-        return torch.cat(found, -1)
+    def held(self, weight: Tensor, node_mask: Tensor | None = None) -> str:
+        """What a training pass over samples keeps: all "messages", the "statistics" of nodes, or their "rows" alone."""
+        if self.in_blocks(weight, node_mask):
+            return "rows"
+        return "statistics" if kernel_serves(weight) else "messages"
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, aggregators={self.aggregators}, zero={self.zero!r}"
@@ -233,13 +225,3 @@ class WeightedSGCConv(_Conv):
         # W is applied before the sum: the same value, and t weightings then share the product in the first layer
         out = wiring.aggregate(weigh(wiring.gather(self.linear(x)), edge_weight))
         return out if self.bias is None else out + self.bias
-
-
-def _extreme(messages: Tensor, present: Tensor | None, group: Tensor, count: Tensor, *, largest: bool) -> Tensor:
-    """Largest or smallest message at each node among those present, zero where there is none."""
-    if present is None:
-        return (segment_max if largest else segment_min)(messages, group, count.shape[0])
-    limit = torch.finfo(messages.dtype)
-    masked = messages.masked_fill(~present, limit.min if largest else limit.max)
-    found = (segment_max if largest else segment_min)(masked, group, count.shape[0])
-    return found.masked_fill(count == 0, 0.0)

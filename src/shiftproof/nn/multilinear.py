@@ -182,16 +182,18 @@ def multilinear_gap(
 
 
 def samples_within(
-    memory: float, num_nodes: int, num_edges: int, width: int, layers: int, conv: str, in_blocks: bool = False
+    memory: float, num_nodes: int, num_edges: int, width: int, layers: int, conv: str, held: str = "messages"
 ) -> int:
     """How many samples of a batch a training pass may hold in `memory` bytes, at least one.
 
     Counted are the rows of four bytes a number that the backward pass of an encoder needs or makes at its peak;
-    `in_blocks` says that PNA layers go through their messages block by block and keep none. In a stack the memory is
-    that of all its networks.
+    `held` is what PNA layers keep: all "messages", the "statistics" of nodes, or their "rows" alone. In a stack the
+    memory is that of all its networks.
     """
-    if conv == "pna" and in_blocks:
+    if conv == "pna" and held == "rows":
         each = (7 * layers + 8) * num_nodes
+    elif conv == "pna" and held == "statistics":  # five of three parts, and their gradients in one layer
+        each = (22 * layers + 40) * num_nodes
     elif conv == "pna":  # messages of three parts with their squares and extremes, for every edge
         each = layers * (30 * num_edges + 20 * num_nodes)
     elif conv in ("egnn", "dgcnn", "point-transformer"):  # messages of an MLP, for every edge of every layer

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from shiftproof.nn.message_statistics import Arrivals
+from shiftproof.nn.node_statistics import ByNode
 from shiftproof.nn.norms import RealRows
 from shiftproof.nn.segment import segment_count, segment_sum, take_rows
 
@@ -33,6 +34,7 @@ class Wiring:
         self.dtype = dtype
         self._known: tuple[Tensor, Tensor, Tensor] | None = None
         self._arrivals: Arrivals | None = None
+        self._by_node: ByNode | None = None
 
     def __repr__(self) -> str:
         padded = "" if self.node_mask is None else ", padded"
@@ -63,6 +65,13 @@ class Wiring:
         if self._arrivals is None:
             self._arrivals = Arrivals.of(self.dst, self.num_nodes)
         return self._arrivals
+
+    @property
+    def by_node(self) -> ByNode:
+        """The edges in the order of the nodes they arrive at."""
+        if self._by_node is None:
+            self._by_node = ByNode.of(self.dst, self.num_nodes)
+        return self._by_node
 
     def gather(self, x: Tensor) -> Tensor:
         """Each edge's copy of its source row."""

@@ -1,0 +1,163 @@
+"""The statistics of arriving messages as GPU kernels in Triton; `node_statistics` is what calls them.
+
+A program has one node in one sample and one part of the messages (the node's own row, its neighbour's or the edge's).
+It makes the messages while it goes through the edges that arrive, so none is ever stored. The place of a statistic that
+nobody asked for is -1.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _raw(rows, row_stride, sample_stride, source, node, edge, sample, cols, inside, PART: tl.constexpr):
+    """The row that a part of a message is made of, and its number."""
+    if PART == 0:
+        row = node
+    elif PART == 1:
+        row = tl.load(source + edge)
+    else:
+        row = edge
+    return tl.load(rows + row * row_stride + sample * sample_stride + cols, mask=inside, other=0.0), row
+
+
+@triton.jit
+def forward(
+    rows, row_stride, sample_stride, weight, weight_stride, weight_sample, source, order, start, stop, real,
+    out, out_stride, out_sample, out_statistic, WIDTH: tl.constexpr, BLOCK: tl.constexpr, PART: tl.constexpr,
+    WEIGHTED: tl.constexpr, DELETE: tl.constexpr, PADDED: tl.constexpr, LEAST: tl.constexpr,
+    MEAN: tl.constexpr, MIN: tl.constexpr, MAX: tl.constexpr, STD: tl.constexpr, SUM: tl.constexpr,
+):  # fmt: skip
+    """Store the statistics of one part of the messages."""
+    node = tl.program_id(0).to(tl.int64)
+    sample = tl.program_id(1)
+    cols = tl.arange(0, BLOCK)
+    inside = cols < WIDTH
+    first, last = tl.load(start + node), tl.load(stop + node)
+    if PADDED:
+        last = tl.where(tl.load(real + node), last, first)
+    total = tl.zeros([BLOCK], tl.float32)
+    square = tl.zeros([BLOCK], tl.float32)
+    low = tl.full([BLOCK], float("inf"), tl.float32)
+    high = tl.full([BLOCK], float("-inf"), tl.float32)
+    count = 0.0
+    for place in range(first, last):
+        edge = tl.load(order + place)
+        one, _ = _raw(rows, row_stride, sample_stride, source, node, edge, sample, cols, inside, PART)
+        present = 1.0
+        if WEIGHTED:
+            w = tl.load(weight + edge * weight_stride + sample * weight_sample)
+            one = one * w
+            if DELETE:
+                present = tl.where(w == 0, 0.0, 1.0)
+        count += present
+        total += one
+        square += one * one
+        low = tl.where(present > 0, tl.minimum(low, one), low)
+        high = tl.where(present > 0, tl.maximum(high, one), high)
+    arrived = tl.maximum(count, 1.0)
+    mean = total / arrived
+    to = out + node * out_stride + sample * out_sample + cols
+    if MEAN >= 0:
+        tl.store(to + MEAN * out_statistic, mean, mask=inside)
+    if MIN >= 0:
+        tl.store(to + MIN * out_statistic, tl.where(count > 0, low, 0.0), mask=inside)
+    if MAX >= 0:
+        tl.store(to + MAX * out_statistic, tl.where(count > 0, high, 0.0), mask=inside)
+    if STD >= 0:
+        variance = tl.maximum(square / arrived - mean * mean, 0.0)
+        tl.store(to + STD * out_statistic, tl.sqrt(variance + LEAST), mask=inside)
+    if SUM >= 0:
+        tl.store(to + SUM * out_statistic, total, mask=inside)
+
+
+@triton.jit
+def backward(
+    rows, row_stride, sample_stride, weight, weight_stride, weight_sample, source, order, start, stop, real,
+    slope, slope_stride, slope_sample, slope_statistic, to_rows, to_row_stride, to_sample_stride,
+    to_weight, to_weight_stride, WIDTH: tl.constexpr, BLOCK: tl.constexpr, PART: tl.constexpr,
+    WEIGHTED: tl.constexpr, DELETE: tl.constexpr, PADDED: tl.constexpr, LEAST: tl.constexpr,
+    OF_ROWS: tl.constexpr, OF_WEIGHT: tl.constexpr,
+    MEAN: tl.constexpr, MIN: tl.constexpr, MAX: tl.constexpr, STD: tl.constexpr, SUM: tl.constexpr,
+):  # fmt: skip
+    """Add the gradient of one part of the messages to that of its rows, and store what its weights get from it."""
+    node = tl.program_id(0).to(tl.int64)
+    sample = tl.program_id(1)
+    cols = tl.arange(0, BLOCK)
+    inside = cols < WIDTH
+    first, last = tl.load(start + node), tl.load(stop + node)
+    if PADDED:
+        last = tl.where(tl.load(real + node), last, first)
+    total = tl.zeros([BLOCK], tl.float32)
+    square = tl.zeros([BLOCK], tl.float32)
+    low = tl.full([BLOCK], float("inf"), tl.float32)
+    high = tl.full([BLOCK], float("-inf"), tl.float32)
+    lowest = tl.zeros([BLOCK], tl.float32)  # how many messages tie for an extreme: they share its gradient
+    highest = tl.zeros([BLOCK], tl.float32)
+    count = 0.0
+    for place in range(first, last):
+        edge = tl.load(order + place)
+        one, _ = _raw(rows, row_stride, sample_stride, source, node, edge, sample, cols, inside, PART)
+        present = 1.0
+        if WEIGHTED:
+            w = tl.load(weight + edge * weight_stride + sample * weight_sample)
+            one = one * w
+            if DELETE:
+                present = tl.where(w == 0, 0.0, 1.0)
+        count += present
+        total += one
+        square += one * one
+        lowest = tl.where(present > 0, tl.where(one < low, 1.0, lowest + tl.where(one == low, 1.0, 0.0)), lowest)
+        highest = tl.where(present > 0, tl.where(one > high, 1.0, highest + tl.where(one == high, 1.0, 0.0)), highest)
+        low = tl.where(present > 0, tl.minimum(low, one), low)
+        high = tl.where(present > 0, tl.maximum(high, one), high)
+    arrived = tl.maximum(count, 1.0)
+    mean = total / arrived
+    inward = slope + node * slope_stride + sample * slope_sample + cols
+    alike = tl.zeros([BLOCK], tl.float32)  # what every message of the node gets
+    steep = tl.zeros([BLOCK], tl.float32)  # what it gets in proportion to its value
+    of_low = tl.zeros([BLOCK], tl.float32)
+    of_high = tl.zeros([BLOCK], tl.float32)
+    if STD >= 0:
+        variance = tl.maximum(square / arrived - mean * mean, 0.0)
+        steep = tl.load(inward + STD * slope_statistic, mask=inside, other=0.0) / (arrived * tl.sqrt(variance + LEAST))
+        steep = tl.where(variance > 0, steep, 0.0)
+        alike -= steep * mean
+    if MEAN >= 0:
+        alike += tl.load(inward + MEAN * slope_statistic, mask=inside, other=0.0) / arrived
+    if SUM >= 0:
+        alike += tl.load(inward + SUM * slope_statistic, mask=inside, other=0.0)
+    if MIN >= 0:
+        of_low = tl.load(inward + MIN * slope_statistic, mask=inside, other=0.0) / tl.maximum(lowest, 1.0)
+    if MAX >= 0:
+        of_high = tl.load(inward + MAX * slope_statistic, mask=inside, other=0.0) / tl.maximum(highest, 1.0)
+    own = tl.zeros([BLOCK], tl.float32)
+    for place in range(first, last):
+        edge = tl.load(order + place)
+        raw, row = _raw(rows, row_stride, sample_stride, source, node, edge, sample, cols, inside, PART)
+        one = raw
+        present = 1.0
+        if WEIGHTED:
+            w = tl.load(weight + edge * weight_stride + sample * weight_sample)
+            one = raw * w
+            if DELETE:
+                present = tl.where(w == 0, 0.0, 1.0)
+        pull = alike + steep * one
+        extreme = tl.where(one == low, of_low, 0.0) + tl.where(one == high, of_high, 0.0)
+        pull += tl.where(present > 0, extreme, 0.0)
+        if WEIGHTED:
+            if OF_WEIGHT:
+                along = tl.sum(tl.where(inside, pull * raw, 0.0))
+                tl.store(to_weight + edge * to_weight_stride + sample, along)
+            pull = pull * w
+        if OF_ROWS:
+            if PART == 0:
+                own += pull
+            else:
+                to = to_rows + row * to_row_stride + sample * to_sample_stride + cols
+                tl.atomic_add(to, pull, mask=inside)
+    if OF_ROWS and PART == 0:
+        to = to_rows + node * to_row_stride + sample * to_sample_stride + cols
+        tl.atomic_add(to, own, mask=inside)
