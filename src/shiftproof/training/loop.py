@@ -195,12 +195,12 @@ class Loop:
             epoch, step = steps[row]
             value = float(values[row, column])
             raise self.diverged(f"loss term '{names[column]}' became {value} at step {step} (epoch {epoch})")
-        for (epoch, _), row in zip(steps, values, strict=True):
+        for (epoch, _), row in zip(steps, values.tolist(), strict=True):
             if not self.history or self.history[-1]["epoch"] != epoch:
                 self.history.append({"epoch": epoch, "steps": 0, "losses": dict.fromkeys(names, 0.0)})
             record = self.history[-1]
             count = record["steps"] = record["steps"] + 1
-            for name, value in zip(names, row.tolist(), strict=True):
+            for name, value in zip(names, row, strict=True):
                 record["losses"][name] += (value - record["losses"][name]) / count
 
     def _require_finite_weights(self) -> None:

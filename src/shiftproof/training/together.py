@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -84,6 +85,7 @@ class Together:
         self.kept: dict[int, dict[str, Tensor]] = {}  # weights of members that stopped early
         self.batches: dict[str, list[BatchStack]] = {}  # of the splits that are looked at
         self.ahead: list[PaddedBatches] | None = None  # the next epoch, where it is laid out already
+        self.side: torch.cuda.Stream | None = None  # where it is laid out
         self.orders: list[Tensor] = []  # the states of the members' shuffling after the last epoch
         splits = {name: [len(loop.data[name]) for loop in loops] for name in loops[0].looked_at}
         self.predicts = all(len(set(counts)) == 1 for counts in splits.values())
@@ -140,12 +142,14 @@ class Together:
         trains, orders = [loop.train for loop in loops], [loop.order for loop in loops]
         size = self.first.trainer.batch_size
         padded = self.ahead or stepper.lay_out(trains, size, orders)  # type: ignore[arg-type]
+        self._catch_up()
         steps = list(stepper.epoch_of_all(padded, self.first.step))
         self.orders = [order.get_state() for order in orders]
         self.ahead = None
         if self.first.device.type in LOOKS_AHEAD and self.first.epoch + 1 < self.first.trainer.epochs:
-            self.ahead = stepper.lay_out(trains, size, orders)  # type: ignore[arg-type]
-        values = torch.stack(steps).double().cpu()  # [steps, terms, members]; waits for the device
+            with self._aside():
+                self.ahead = stepper.lay_out(trains, size, orders)  # type: ignore[arg-type]
+        values = torch.stack(steps).double().cpu()  # [steps, terms, members]; waits for the device, so `padded` may go
         where = [(self.first.epoch, self.first.step + number) for number in range(len(values))]
         seconds = (time.perf_counter() - started) / len(loops)
         broken = self._broken_weights()
@@ -167,6 +171,18 @@ class Together:
                     self.kept[i] = {name: tensor.clone() for name, tensor in loop.method.state_dict().items()}
             loop.epoch += 1
         return note
+
+    def _aside(self) -> AbstractContextManager[Any]:
+        """Inside, nothing waits for the steps that the device is still at."""
+        if self.first.device.type != "cuda":
+            return nullcontext()
+        self.side = self.side or torch.cuda.Stream(self.first.device)
+        return torch.cuda.stream(self.side)
+
+    def _catch_up(self) -> None:
+        """Let the steps that follow wait for what was done aside."""
+        if self.side is not None:
+            torch.cuda.current_stream(self.first.device).wait_stream(self.side)
 
     @torch.no_grad()
     def _broken_weights(self) -> dict[int, str]:
