@@ -152,6 +152,40 @@ def test_a_stopped_stack_ends_as_an_uninterrupted_one(graphs, tmp_path, kill_aft
     same_runs(again, whole)
 
 
+@pytest.mark.filterwarnings("ignore:r falls")
+@pytest.mark.parametrize("done", [1, 4])
+@pytest.mark.parametrize("method", ["gmt-sam", "gsat-min0"])
+def test_first_stages_are_a_stack_too(graphs, tmp_path, kill_after, method, done):
+    """Also when the stack was stopped in the first stage or in the second."""
+    settings = {**SMALL, **({"samples": 3} if method == "gmt-sam" else {})}
+    whole = sp.fit_seeds(method, graphs, seeds=(0, 1), out=tmp_path / "whole", **settings)
+    for run in whole:
+        assert json.loads((run.folder / "extractor" / "timing.json").read_text())["stacked"] == 2
+        assert not any(p.requires_grad for p in run.method.extractor.parameters())
+    kill_after(done)
+    with pytest.raises(Killed):
+        sp.fit_seeds(method, graphs, seeds=(0, 1), out=tmp_path / "stopped", **settings)
+    kill_after(None)
+    again = sp.fit_seeds(method, graphs, seeds=(0, 1), out=tmp_path / "stopped", resume=True, **settings)
+    same_runs(again, whole)
+    without = sp.fit_seeds(method, graphs, seeds=(0, 1), **settings)
+    for one, other in zip(without, whole, strict=True):
+        assert one.metrics == other.metrics
+
+
+@pytest.mark.filterwarnings("ignore:r falls")
+def test_a_first_stage_that_cannot_be_stacked_is_trained_by_each(graphs, tmp_path, monkeypatch):
+    def refuse(self) -> None:
+        if "extractor" in str(self.first.folder):
+            raise CannotStack("no")
+
+    monkeypatch.setattr(Together, "_try", refuse)
+    runs = sp.fit_seeds("gsat-min0", graphs, seeds=(0, 1), out=tmp_path, **SMALL)
+    for run in runs:
+        assert run.timing["stacked"] == 2
+        assert "stacked" not in json.loads((run.folder / "extractor" / "timing.json").read_text())
+
+
 def test_a_stopped_stack_can_go_on_as_single_runs(graphs, tmp_path, kill_after):
     kill_after(1)
     with pytest.raises(Killed):

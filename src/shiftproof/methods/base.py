@@ -55,6 +55,15 @@ class Trains(Protocol):
         ...
 
 
+@dataclass(frozen=True, eq=False)
+class FirstStage:
+    """A helper model, the name of its run, and how long it is trained (None: as long as the method)."""
+
+    method: Method
+    name: str
+    epochs: int | None = None
+
+
 @dataclass(frozen=True)
 class DataShape:
     """What a method must know of a data set to build its networks; small enough to be kept with every run."""
@@ -224,6 +233,10 @@ class Method(nn.Module):
 
     def prepare(self, dataset: Dataset, trainer: Trains) -> None:
         """Stage 0, before training: fit an assistant, infer environments. Nothing by default."""
+
+    def first_stage(self) -> FirstStage | None:
+        """The model that `prepare` has the trainer fit, where several runs may fit theirs as one. None by default."""
+        return None
 
     def resize_for(self, tensors: Mapping[str, Tensor]) -> None:
         """Told the tensors about to be loaded, for methods whose sizes follow the training data. Nothing by default."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.graphs import GraphBatch
-from shiftproof.methods.base import DataShape, Method, Network, Trains, variant
+from shiftproof.methods.base import DataShape, FirstStage, Method, Network, Trains, variant
 from shiftproof.methods.explanation import Explanation
 from shiftproof.methods.gmt import GMTLin, GMTSimulated
 from shiftproof.methods.gsat import GSAT, head_of, warn_of_collapse
@@ -88,9 +88,13 @@ class GMTSam(Method):
         self.layers = None if placement == "all" else (0,)
         self.freeze_mode, self.reference_epochs = freeze_mode, reference_epochs
 
+    def first_stage(self) -> FirstStage:
+        return FirstStage(self.extractor, "extractor", self.reference_epochs)
+
     def prepare(self, dataset: Dataset, trainer: Trains) -> None:
+        stage = self.first_stage()
         self.extractor.requires_grad_(True)
-        trainer.fit_reference(self.extractor, dataset, "extractor", epochs=self.reference_epochs)
+        trainer.fit_reference(stage.method, dataset, stage.name, epochs=stage.epochs)
         self.extractor.requires_grad_(False)
         if self.init == "old":
             self.featurizer.load_state_dict(self.extractor.featurizer.state_dict())

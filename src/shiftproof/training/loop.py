@@ -17,7 +17,7 @@ from torch import Tensor
 from shiftproof.data.dataset import Dataset, Split
 from shiftproof.data.domain_batches import DomainBatchSampler
 from shiftproof.errors import ShiftproofError, TrainingDiverged, unknown
-from shiftproof.methods.base import DataShape, Method
+from shiftproof.methods.base import DataShape, Method, Trains
 from shiftproof.training import checkpoint as files
 from shiftproof.training.balance import described
 from shiftproof.training.devices import device_name, pick_device
@@ -102,13 +102,18 @@ class Loop:
         finally:
             torch.use_deterministic_algorithms(before)
 
-    def prepare(self) -> None:
-        """Stage 0 of a run that starts anew."""
+    def prepare(self, trainer: Trains | None = None) -> None:
+        """Stage 0 of a run that starts anew; `trainer` stands in for the run's own."""
         if self.folder is not None:
             files.write_json(self.folder / CONFIG, self.config)
-        self.method.prepare(replace(self.data, splits={**self.data.splits, "train": self.train}), self.trainer)
+        self.method.prepare(self.numbered, trainer or self.trainer)
         self.method.to(self.device)
         torch.manual_seed(self.trainer.seed)
+
+    @property
+    def numbered(self) -> Dataset:
+        """The data set with the training samples numbered from zero."""
+        return replace(self.data, splits={**self.data.splits, "train": self.train})
 
     def _run(self) -> Run:
         trainer = self.trainer

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from shiftproof.data.dataset import Dataset
 from shiftproof.data.graphs import GraphSet
 from shiftproof.data.padding import PaddedBatches
 from shiftproof.errors import ShiftproofError, TrainingDiverged
@@ -23,6 +24,9 @@ from shiftproof.training.optimizers import make_optimizer
 from shiftproof.training.progress import progress
 from shiftproof.training.run import STACK, Run
 from shiftproof.training.stack import BatchStack, CannotStack, Stack, StackedStepper
+
+if TYPE_CHECKING:
+    from shiftproof.training.trainer import Trainer
 
 LOOKS_AHEAD = ("cuda",)  # devices that are still at the steps of an epoch while the next one is laid out
 ALIKE = ("epochs", "batch_size", "optimizer", "lr", "momentum", "betas", "weight_decay", "compile", "device")
@@ -104,9 +108,10 @@ class Together:
         self.own = [loop.optimizer() for loop in self.loops]
         resumed = self._restore()
         if not resumed:
+            ready = self._first_stages()
             for loop in self.loops:
                 torch.manual_seed(loop.trainer.seed)
-                loop.prepare()
+                loop.prepare(_Ready(loop.trainer, ready))
             torch.manual_seed(trainer.seed)
         before = first.seconds
         self.stack = Stack([loop.method for loop in self.loops])
@@ -127,6 +132,28 @@ class Together:
                     saved = time.monotonic()
         self._save(stepper)  # from here on nothing depends on the other members any more
         return self._conclude()
+
+    def _first_stages(self) -> str | None:
+        """Train what comes before the members' own training as one stack too; its name, None where there is none.
+
+        Where it cannot be stacked, every member trains its own when it is prepared.
+        """
+        stages = [loop.method.first_stage() for loop in self.loops]
+        found = [stage for stage in stages if stage is not None]
+        if len(found) < len(stages):
+            return None
+        for stage in found:
+            stage.method.requires_grad_(True)
+        runs = [
+            loop.trainer.reference_loop(stage.method, loop.numbered, stage.name, epochs=stage.epochs)
+            for loop, stage in zip(self.loops, found, strict=True)
+        ]
+        try:
+            ended = fit_together(runs)
+        except CannotStack:
+            return None
+        self.lost |= {i: one for i, one in enumerate(ended) if isinstance(one, TrainingDiverged)}
+        return found[0].name
 
     def _going(self) -> list[int]:
         """The members that are still being trained for."""
@@ -310,6 +337,21 @@ class Together:
         if self.first.folder is not None:
             (self.first.folder / STACK).unlink(missing_ok=True)
         return [found[i] for i in range(len(self.loops))]
+
+
+class _Ready:
+    """A trainer to which the first stage of its run comes trained."""
+
+    def __init__(self, trainer: Trainer, stage: str | None) -> None:
+        self.trainer, self.stage = trainer, stage
+        self.seed = trainer.seed
+
+    def fit_reference(self, method: Method, dataset: Dataset, name: str, **options: Any) -> None:
+        if name != self.stage:
+            self.trainer.fit_reference(method, dataset, name, **options)
+
+    def score(self, logits: Tensor, dataset: Dataset, split: str) -> float:
+        return self.trainer.score(logits, dataset, split)
 
 
 def fit_together(loops: Sequence[Loop]) -> list[Run | TrainingDiverged]:

@@ -102,10 +102,25 @@ class Trainer:
 
         `epochs` and `selection` stand above the trainer's own.
         """
+        loop = self.reference_loop(method, dataset, name, epochs=epochs, selection=selection)
+        if loop.finished() is None:
+            loop.run()
+
+    def reference_loop(
+        self,
+        method: Method,
+        dataset: Dataset,
+        name: str,
+        *,
+        epochs: int | None = None,
+        selection: Selection | None = None,
+    ) -> Loop:
+        """The run of a helper model, before its first step."""
         folder = None if self.out is None else Path(self.out) / name
         child = replace(self, out=folder, resume=True, epochs=epochs or self.epochs, balance=Weighted())
         child.selection = selection or self.selection
-        child.fit(method, dataset, config={"method": name, "seed": self.seed, "data": dataset.spec, "own_method": True})
+        config = {"method": name, "seed": self.seed, "data": dataset.spec, "own_method": True}
+        return Loop(child, method, dataset, config)
 
     def score(self, logits: Tensor, dataset: Dataset, split: str) -> float:
         """How good the logits of a split are by the metric of this run; more is better, NaN the worst."""
