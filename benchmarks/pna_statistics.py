@@ -3,8 +3,8 @@
     python benchmarks/pna_statistics.py --device cuda
 
 A layer 80x80 forwards and backwards on a batch of 128 graphs of Spurious-Motif 0.5 with one weighting of the edges and
-with several, and a training step of GSAT and of GMT-sam's first stage with PNA 4x80. Ratios are of the same run. The last
-line says how far both ways are from double precision, at most, in the layer's outcome and gradients, as a share of
+with several, and a training step of GSAT and of GMT-sam's first stage with PNA 4x80. Ratios are of the same run. The
+last line says how far both ways are from double precision, at most, in the layer's outcome and gradients, as a share of
 the largest value: E[m²] - E[m]² loses digits where messages are nearly equal, and its slope there is steep.
 """
 
