@@ -22,7 +22,7 @@ from shiftproof.nn import GNNEncoder
 from shiftproof.training import CannotStack, Run, TrainingDiverged
 from shiftproof.training import together as training_together
 from shiftproof.training.run import STACK
-from shiftproof.training.stack import BatchStack, Stack
+from shiftproof.training.stack import BatchStack, Stack, StackedStepper
 from shiftproof.training.together import Together
 
 GRAPHS = "spmotif-struc:train_per_class=8,val_per_class=5,test_per_class=4"
@@ -184,6 +184,23 @@ def test_a_first_stage_that_cannot_be_stacked_is_trained_by_each(graphs, tmp_pat
     for run in runs:
         assert run.timing["stacked"] == 2
         assert "stacked" not in json.loads((run.folder / "extractor" / "timing.json").read_text())
+
+
+def test_the_buffers_of_replayed_steps_hold_every_batch(graphs, tmp_path, monkeypatch):
+    """As on a GPU, where a captured step reads its batch from the same memory each time; the last one is smaller."""
+    settings = {**SMALL, "batch_size": 10}
+    assert len(graphs.train) % 10
+    plain = sp.fit_seeds("erm", graphs, seeds=(0, 1), out=tmp_path / "plain", **settings)
+    original = Together._stepper
+
+    def usable(self) -> StackedStepper:
+        stepper = original(self)
+        stepper.usable = True
+        return stepper
+
+    monkeypatch.setattr(Together, "_stepper", usable)
+    monkeypatch.setattr(StackedStepper, "_ready", lambda *_: False)  # not captured, but read from the buffer
+    same_runs(sp.fit_seeds("erm", graphs, seeds=(0, 1), out=tmp_path / "buffered", **settings), plain)
 
 
 def test_a_stopped_stack_can_go_on_as_single_runs(graphs, tmp_path, kill_after):

@@ -131,9 +131,14 @@ class Stack(Method):
 
 
 class StackedStepper(ReplayedStepper):
-    """Moves all members by one step; on a GPU with `compile` the step is captured once and replayed."""
+    """Moves all members by one step; on a GPU with `compile` the step is captured once and replayed.
+
+    The last batch of an epoch, where it is smaller, has a captured step of its own: outside of one, `vmap` hands out
+    kernels so slowly that the device waits for most of them.
+    """
 
     method: Stack
+    last: StackedStepper | None = None  # of the smaller batch
 
     def move(self, batch: BatchStack, step: int) -> Tensor:  # type: ignore[override]
         self.balance.before(self.method, step)
@@ -167,7 +172,7 @@ class StackedStepper(ReplayedStepper):
                 columns = zip(*[[field[part] for field in one.slots] for one in padded], strict=True)
                 laid = [torch.stack(column, 1) for column in columns]
             if padded[0].count(number) < size and all(one.fits[number] for one in padded):
-                yield self.move(BatchStack.of(padded, number), step)
+                yield self._move_last(BatchStack.of(padded, number), step)
             elif all(one.fits[number] for one in padded):
                 if self.buffer is None:
                     self.buffer = BatchStack.of(padded, number)  # type: ignore[assignment]
@@ -178,3 +183,16 @@ class StackedStepper(ReplayedStepper):
                 part = torch.arange(number * size, min((number + 1) * size, count))
                 yield self.move(BatchStack.padded([one.graphs[part] for one in padded]), step)
             step += 1
+
+    def _move_last(self, batch: BatchStack, step: int) -> Tensor:
+        if not self.usable:
+            return self.move(batch, step)
+        last = self.last = self.last or StackedStepper(self.method, self.optimizer, self.balance)
+        last.optimizer = self.optimizer
+        if last.buffer is None:
+            last.buffer = batch  # type: ignore[assignment]
+        else:
+            last.buffer.copy_(list(batch.fields.values()))  # type: ignore[union-attr]
+        terms = last._replay(step) if last._ready(step) else last.move(last.buffer, step)  # type: ignore[arg-type]
+        self.names = last.names
+        return terms
