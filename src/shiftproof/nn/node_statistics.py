@@ -1,6 +1,6 @@
 """Mean, extremes, deviation and sum of the messages that arrive at each node, on a GPU without a message being stored.
 
-Written with torch's own operations, a layer of PNA passes over rows of the size of its edges some thirty times.
+Written with torch's own operations, a layer of PNA passes over rows of the size of its edges dozens of times.
 """
 
 from __future__ import annotations

@@ -8,14 +8,56 @@ import platform
 import subprocess
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shiftproof.data.dataset import Dataset
+from shiftproof.errors import ShiftproofError
+from shiftproof.methods.base import DataShape, Method
+from shiftproof.training.balance import described
+
+if TYPE_CHECKING:
+    from shiftproof.training.trainer import Trainer
 
 
 def plain(values: dict[str, Any]) -> dict[str, Any]:
     """Tuples as lists, so that a config equals itself after a round trip through JSON."""
     return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
+
+
+def config_of(
+    trainer: Trainer, method: Method, dataset: Dataset, selection: str, metric: str, given: dict[str, Any] | None
+) -> dict[str, Any]:
+    """All that decides the result of a run; one that is resumed must have the same. `given` is what is known of it."""
+    config = dict(given) if given is not None else {"own_method": True, "data": dataset.spec}
+    if given is None:
+        config |= {"method": type(method).__name__, "training": described(trainer.balance)}
+    chosen = ("epochs", "batch_size", "optimizer", "lr", "momentum", "weight_decay", "patience", "warmup")
+    training = {key: getattr(trainer, key) for key in (*chosen, "evaluate_every", "track")}
+    rarely = {"domains_per_batch": None, "steps_per_epoch": None, "betas": (0.9, 0.999), "ties_by_loss": None}
+    training |= {key: value for key, usual in rarely.items() if (value := getattr(trainer, key)) != usual}
+    config.setdefault("training", {}).update(plain(training))
+    return config | {
+        "seed": trainer.seed,
+        "selection": selection,
+        "metric": metric,
+        "shape": plain(DataShape.of(dataset).to_json()),
+        "task": dataset.task,
+        "num_classes": dataset.num_classes,
+        "provenance": dataset.provenance,
+    }
+
+
+def require_same(ours: dict[str, Any], theirs: Any, path: Path) -> None:
+    """Refuse to go on from what another run left at `path`."""
+    if not isinstance(theirs, dict):
+        raise ShiftproofError(f"{path} was not written by a run of shiftproof")
+    difference = first_difference(ours, theirs)
+    if difference is not None:
+        key, own, other = difference
+        raise ShiftproofError(
+            f"{path} belongs to another run: '{key}' is {other!r} there and {own!r} now; "
+            "resume with the same settings or choose another folder"
+        )
 
 
 def first_difference(ours: Any, theirs: Any, path: str = "") -> tuple[str, Any, Any] | None:

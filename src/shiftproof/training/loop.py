@@ -17,11 +17,10 @@ from torch import Tensor
 from shiftproof.data.dataset import Dataset, Split
 from shiftproof.data.domain_batches import DomainBatchSampler
 from shiftproof.errors import ShiftproofError, TrainingDiverged, unknown
-from shiftproof.methods.base import DataShape, Method, Trains
+from shiftproof.methods.base import Method, Trains
 from shiftproof.training import checkpoint as files
-from shiftproof.training.balance import described
 from shiftproof.training.devices import device_name, pick_device
-from shiftproof.training.identity import commit, digest, first_difference, plain, versions
+from shiftproof.training.identity import commit, config_of, digest, require_same, versions
 from shiftproof.training.memory import forget_peak, peak_bytes
 from shiftproof.training.metrics import (
     Predictions,
@@ -61,7 +60,8 @@ class Loop:
         self.data = dataset.to(self.device)
         self.train = _renumbered(self.data.train)
         self.folder = None if trainer.out is None else Path(trainer.out)
-        self.config = self._config(config)
+        chosen = config_of(trainer, method, dataset, self.selection, self.metric, config)
+        self.config = chosen if self.folder is None else chosen | {"data_digest": digest(dataset)}
         self.epoch = self.step = 0
         self.best_epoch, self.best_value = -1, math.nan if method.selection_floor is None else method.selection_floor
         self.best_loss = math.nan  # of the validation split, where it decides between equal values of the metric
@@ -84,7 +84,7 @@ class Loop:
             state = "a finished run" if whole else "an unfinished run"
             raise ShiftproofError(f"{self.folder} already holds {state}; resume it or choose another folder")
         if whole or (self.folder / CONFIG).exists():
-            self._require_same(files.read_json(self.folder / CONFIG, "resuming"), self.folder / CONFIG)
+            require_same(self.config, files.read_json(self.folder / CONFIG, "resuming"), self.folder / CONFIG)
         return Run.load(self.folder, method=self.method) if whole else None
 
     def run(self) -> Run:
@@ -359,7 +359,7 @@ class Loop:
         self, tensors: dict[str, Tensor], note: dict[str, Any], path: Path, optimizer: torch.optim.Optimizer | None
     ) -> torch.optim.Optimizer | None:
         """Go on from a state that `path` holds; the optimiser with its own."""
-        self._require_same(note.get("config"), path)
+        require_same(self.config, note.get("config"), path)
         try:
             files.restore(self.method, files.under("model.", tensors), str(path))
             self.best = {name: tensor.to(self.device) for name, tensor in files.under("best.", tensors).items()}
@@ -382,42 +382,6 @@ class Loop:
                 raise
             raise ShiftproofError(f"{path} does not hold a whole checkpoint ({error}); resuming needs one") from None
         return optimizer
-
-    def _config(self, given: dict[str, Any] | None) -> dict[str, Any]:
-        """All that decides the result; a resumed run must have the same."""
-        name = type(self.method).__name__
-        trainer = self.trainer
-        config = dict(given) if given is not None else {"method": name, "own_method": True, "data": self.dataset.spec}
-        if given is None:
-            config["training"] = described(trainer.balance)
-        chosen = ("epochs", "batch_size", "optimizer", "lr", "momentum", "weight_decay", "patience", "warmup")
-        training = {key: getattr(trainer, key) for key in (*chosen, "evaluate_every", "track")}
-        rarely = {"domains_per_batch": None, "steps_per_epoch": None, "betas": (0.9, 0.999), "ties_by_loss": None}
-        training |= {key: value for key, usual in rarely.items() if (value := getattr(trainer, key)) != usual}
-        config.setdefault("training", {}).update(plain(training))
-        config |= {
-            "seed": trainer.seed,
-            "selection": self.selection,
-            "metric": self.metric,
-            "shape": plain(DataShape.of(self.dataset).to_json()),
-            "task": self.dataset.task,
-            "num_classes": self.dataset.num_classes,
-            "provenance": self.dataset.provenance,
-        }
-        if self.folder is not None:
-            config["data_digest"] = digest(self.dataset)
-        return config
-
-    def _require_same(self, theirs: Any, path: Path) -> None:
-        if not isinstance(theirs, dict):
-            raise ShiftproofError(f"{path} was not written by a run of shiftproof")
-        difference = first_difference(self.config, theirs)
-        if difference is not None:
-            key, ours, other = difference
-            raise ShiftproofError(
-                f"{path} belongs to another run: '{key}' is {other!r} there and {ours!r} now; "
-                "resume with the same settings or choose another folder"
-            )
 
     def title(self) -> str:
         return f"{self.config.get('method')} on {self.config.get('data')}, seed {self.trainer.seed}"
