@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shiftproof.bench import Cell, Job, Recipe, run_jobs
+from shiftproof.bench import Cell, Job, Recipe, run_jobs, turns
 from shiftproof.bench.command import Asked, measure
 from shiftproof.bench.journal import CLOCKED, Journal, append_line, journal_of, read_journal, train_noted
 from shiftproof.bench.turns import turn
@@ -104,6 +104,43 @@ def test_a_torn_line_is_passed_over_and_the_next_one_is_whole(tmp_path):
     assert read_journal(path) == {"a": {"run": "a", "value": 2}, "c": {"run": "c"}}
 
 
+def test_damaged_lines_are_passed_over_whatever_bytes_they_are(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    append_line(path, {"run": "a", "note": "line\u2028separator, \u0085 and \x0b"})
+    with path.open("ab") as file:
+        file.write(b'\xff\xfe no text\n{"run": ["a"]}\n{"run": null}\n[]\n\n\0\0\0\0')
+    append_line(path, {"run": "b"})
+    assert read_journal(path) == {"a": {"run": "a", "note": "line\u2028separator, \u0085 and \x0b"}, "b": {"run": "b"}}
+
+
+def test_a_line_that_does_not_fit_on_the_disk_is_not_written_in_half(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    append_line(path, {"run": "a"})
+    whole = path.read_bytes()
+    text = "import resource, sys, pathlib; from shiftproof.bench.journal import append_line\n"
+    text += "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
+    text += "append_line(pathlib.Path(sys.argv[1]), {'run': 'b' * 500})"
+    done = subprocess.run([sys.executable, "-c", text, str(path)], capture_output=True, text=True, check=False)
+    assert "OSError" in done.stderr
+    assert path.read_bytes() == whole
+
+
+def test_a_run_that_several_processes_see_finish_is_one_line(tmp_path, at_a_commit):
+    jobs = jobs_in(tmp_path)
+    one, other = Journal(jobs), Journal(jobs)
+    for job in run_jobs(jobs, style="none"):
+        one.add(job)
+        other.add(job)
+    train_noted(jobs, style="none")
+    assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 4
+    (tmp_path / "runs.jsonl").write_text("")  # begun anew while they are at work
+    for job in jobs:
+        other.add(job)
+        one.add(job)
+    assert len(read_journal(tmp_path / "runs.jsonl")) == 4
+    assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 4
+
+
 def test_journals_lie_at_the_root_of_the_runs(tmp_path):
     job = Recipe("any", (Cell(BITS, "erm"),), seeds=1).jobs(tmp_path / "any")[0]
     assert journal_of(job) == tmp_path / "any" / "runs.jsonl"
@@ -150,6 +187,41 @@ def test_the_turn_of_a_machine_that_fell_silent_is_taken_over(tmp_path):
     os.utime(mark, (time.time() - 3600, time.time() - 3600))
     with turn(folder) as ours:
         assert ours
+
+
+def test_who_finds_a_turn_abandoned_too_late_leaves_it_to_who_was_faster(tmp_path, monkeypatch):
+    """Another process takes the abandoned turn over just after this one looked at it."""
+    mark = tmp_path / ".seed-0.taken"
+    mark.write_text('{"host": "elsewhere", "pid": 1}')
+    os.utime(mark, (time.time() - 3600, time.time() - 3600))
+    looked, theirs = turns._abandoned, json.dumps({"host": "another", "pid": 2})
+
+    def overtaken(path: Path) -> bool:
+        found = looked(path)
+        if path == mark:
+            mark.unlink()
+            mark.write_text(theirs)
+        return found
+
+    monkeypatch.setattr(turns, "_abandoned", overtaken)
+    with turn(tmp_path / "seed-0") as ours:
+        assert not ours
+    assert [path.name for path in tmp_path.iterdir()] == [mark.name]
+    assert mark.read_text() == theirs
+
+
+def test_who_lost_a_turn_leaves_the_mark_of_the_new_owner(tmp_path, monkeypatch):
+    monkeypatch.setattr(turns, "BEAT_SECONDS", 0.01)
+    mark = tmp_path / ".seed-0.taken"
+    with turn(tmp_path / "seed-0") as ours:
+        assert ours
+        mark.unlink()
+        time.sleep(0.05)  # a folder that is away for a moment stops no beat
+        mark.write_text('{"host": "another", "pid": 2}')
+        os.utime(mark, (1.0, 1.0))
+        time.sleep(0.05)
+        assert mark.stat().st_mtime == 1.0
+    assert mark.exists()
 
 
 # the same rows twice

@@ -6,9 +6,11 @@ place of its weights and history. A run whose line is there need not be looked a
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,16 +52,30 @@ def _asked(job: Job) -> dict[str, Any]:
 
 def append_line(path: Path, line: dict[str, Any]) -> None:
     """Put one line at the end of a file in a single write, whoever else is doing the same."""
-    text = json.dumps(line, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+    with _held(path) as handle:
+        _append(handle, line)
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[int]:
+    """The file, opened for appending and locked."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         _lock(handle)
-        end = os.fstat(handle).st_size
-        torn = end > 0 and os.pread(handle, 1, end - 1) != b"\n"  # a machine lost power in the middle of a line
-        os.write(handle, (b"\n" if torn else b"") + text.encode())
+        yield handle
     finally:
         os.close(handle)
+
+
+def _append(handle: int, line: dict[str, Any]) -> None:
+    text = json.dumps(line, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+    end = os.fstat(handle).st_size
+    torn = end > 0 and os.pread(handle, 1, end - 1) != b"\n"  # a machine lost power in the middle of a line
+    content = (b"\n" if torn else b"") + text.encode()
+    if os.write(handle, content) < len(content):  # the disk is full: no line rather than half of one
+        os.ftruncate(handle, end)
+        raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: {JOURNAL} takes no further line")
 
 
 def _lock(handle: int) -> None:
@@ -73,14 +89,18 @@ def _lock(handle: int) -> None:
 
 
 def read_journal(path: Path) -> dict[str, dict[str, Any]]:
-    """The last line of every run, by the run's folder; torn lines are passed over."""
+    """The last line of every run, by the run's folder; torn and damaged lines are passed over."""
+    return _lines(path.read_bytes() if path.exists() else b"")
+
+
+def _lines(content: bytes) -> dict[str, dict[str, Any]]:
     lines: dict[str, dict[str, Any]] = {}
-    for text in path.read_text().splitlines() if path.exists() else ():
+    for text in content.split(b"\n"):  # nothing else ends a line: strings may hold the line breaks of Unicode
         try:
             line = json.loads(text)
-        except json.JSONDecodeError:
+        except ValueError:  # no JSON, or no UTF-8
             continue
-        if isinstance(line, dict) and "run" in line:
+        if isinstance(line, dict) and isinstance(line.get("run"), str):
             lines[line["run"]] = line
     return lines
 
@@ -89,7 +109,12 @@ class Journal:
     """The journals of a list of jobs: which of them are written already, and writing the others as they finish."""
 
     def __init__(self, jobs: list[Job]) -> None:
-        self.lines = {path: read_journal(path) for path in {journal_of(job) for job in jobs}}
+        paths = {journal_of(job) for job in jobs}
+        self.lines: dict[Path, dict[str, dict[str, Any]]] = {path: {} for path in paths}
+        self.known = dict.fromkeys(paths, 0)  # bytes of the file that were read
+        for path in paths:
+            if path.exists():
+                self._read_on(path, path.read_bytes())
 
     def has(self, job: Job) -> bool:
         """Whether the very same run is finished: same settings, by the code at hand, its folder still there."""
@@ -102,11 +127,21 @@ class Journal:
         return same and line.get("commit") == now and line.get("compiled", False) == job.compile
 
     def add(self, job: Job) -> None:
-        """Write the line of a finished run unless the same stands there."""
+        """Write the line of a finished run unless the same stands there, by whomever."""
         line, path = line_of(job), journal_of(job)
-        if self.lines[path].get(line["run"]) != line:
-            append_line(path, line)
-            self.lines[path][line["run"]] = line
+        with _held(path) as handle:
+            size = os.fstat(handle).st_size
+            if size < self.known[path]:  # somebody began the file anew
+                self.lines[path], self.known[path] = {}, 0
+            self._read_on(path, os.pread(handle, size - self.known[path], self.known[path]))
+            if self.lines[path].get(line["run"]) != line:
+                _append(handle, line)
+
+    def _read_on(self, path: Path, content: bytes) -> None:
+        """Take in what others wrote since; a line without its end is read again."""
+        whole = content[: content.rfind(b"\n") + 1]
+        self.lines[path] |= _lines(whole)
+        self.known[path] += len(whole)
 
 
 def train_noted(jobs: Sequence[Job], *, engine: Engine | None = None, style: Style = "auto") -> None:

@@ -9,7 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 BEAT_SECONDS = 20.0
@@ -26,17 +26,27 @@ def turn(folder: Path) -> Iterator[bool]:
     made = [parent for parent in folder.parents if not parent.exists()]
     folder.parent.mkdir(parents=True, exist_ok=True)
     mark = folder.parent / f".{folder.name}.taken"
-    if not _take(mark):
+    owner = json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "turn": uuid.uuid4().hex})
+    if not _take(mark, owner):
         yield False
         return
     done = threading.Event()
-    threading.Thread(target=_beat, args=(mark, done), daemon=True).start()
+    threading.Thread(target=_beat, args=(mark, owner, done), daemon=True).start()
     try:
         yield True
     finally:
         done.set()
-        mark.unlink(missing_ok=True)
+        if _owned(mark, owner):
+            mark.unlink(missing_ok=True)
         _remove_empty(made)
+
+
+def _owned(mark: Path, owner: str) -> bool:
+    """Whether a file is still the owner's: one that was silent for too long has lost it to another."""
+    try:
+        return mark.read_text() == owner
+    except OSError:
+        return False
 
 
 def _remove_empty(folders: list[Path]) -> None:
@@ -48,23 +58,37 @@ def _remove_empty(folders: list[Path]) -> None:
             return
 
 
-def _take(mark: Path) -> bool:
+def _take(mark: Path, owner: str) -> bool:
     for _ in range(2):
         try:
             handle = os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         except FileExistsError:
-            if not _abandoned(mark):
+            if not _abandoned(mark) or not _clear(mark):
                 return False
-            try:  # of several who find it abandoned one can move it
-                os.rename(mark, aside := mark.with_name(f"{mark.name}-{uuid.uuid4().hex}"))
-                aside.unlink(missing_ok=True)
-            except FileNotFoundError:
-                continue
         else:
             with os.fdopen(handle, "w") as file:
-                json.dump({"host": socket.gethostname(), "pid": os.getpid()}, file)
+                file.write(owner)
             return True
     return False
+
+
+def _clear(mark: Path) -> bool:
+    """Move an abandoned file out of the way; False where it was another's new one by then, which is put back."""
+    aside = mark.with_name(f"{mark.name}-{uuid.uuid4().hex}")
+    try:
+        os.rename(mark, aside)
+    except FileNotFoundError:  # another was faster
+        return True
+    cleared = _abandoned(aside)
+    if not cleared:
+        try:
+            os.link(aside, mark)
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without hard links
+            os.rename(aside, mark)
+    aside.unlink(missing_ok=True)
+    return cleared
 
 
 def _abandoned(mark: Path) -> bool:
@@ -97,9 +121,8 @@ def _is_zombie(process: int) -> bool:
         return False
 
 
-def _beat(mark: Path, done: threading.Event) -> None:
+def _beat(mark: Path, owner: str, done: threading.Event) -> None:
     while not done.wait(BEAT_SECONDS):
-        try:
-            os.utime(mark)
-        except OSError:
-            return
+        with suppress(OSError):  # a network folder that is away for a moment
+            if _owned(mark, owner):
+                os.utime(mark)
