@@ -4,6 +4,7 @@ import pytest
 from scipy import stats
 
 from shiftproof.bench.claims import Claim, Pick, all_below, best, better, every, reaches
+from shiftproof.bench.command import measured_table
 from shiftproof.bench.comparison import compare, deviation, is_within, printed
 from shiftproof.bench.measured import by_chapter, held_against, read_results
 from shiftproof.bench.significance import holm, paired, pairs_of
@@ -61,6 +62,14 @@ def test_few_pairs_are_judged_by_t_and_more_by_wilcoxon():
     assert found is not None
     assert found.test == "Wilcoxon"
     assert found.p == pytest.approx(float(stats.wilcoxon(*zip(*many, strict=True)).pvalue))
+
+
+def test_equal_steps_are_ties_however_floats_round_them():
+    steps = [(0.1 * n, 0.1 * (n - 1)) for n in range(1, 8)] + [(0.7, 0.8)]
+    assert len({abs(a - b) for a, b in steps}) > 1  # 0.1 in several roundings
+    found = paired(steps)
+    assert found is not None
+    assert found.p == pytest.approx(float(stats.wilcoxon([1.0] * 7 + [-1.0]).pvalue))
 
 
 def test_pairs_without_spread_have_no_p_value_unless_they_are_equal():
@@ -133,6 +142,49 @@ def test_the_best_baseline_is_tested_beside_erm():
     rows = [*TABLE, row("a", "strong", [0.7, 0.7, 0.75])]
     tests = [test for panel in compare(rows, ours=("mine",)).panels for test in panel.tests if test.data == "a"]
     assert [(test.label, test.against) for test in tests] == [("mine", "erm"), ("mine", "strong")]
+
+
+def test_a_variant_of_ours_is_not_its_baseline():
+    rows = [*TABLE, row("a", "mine", [0.9, 0.8, 0.99], compat="reference"), row("a", "strong", [0.7, 0.7, 0.75])]
+    tests = [test for panel in compare(rows, ours=("mine",)).panels for test in panel.tests if test.data == "a"]
+    assert [(test.label, test.against) for test in tests] == [("mine", "erm"), ("mine", "strong")]
+    rows = [row("a", "x", [0.5, 0.6], how="plain"), row("a", "x", [0.4, 0.6], how="ours"), row("a", "erm", [0.1, 0.3])]
+    rows.append(row("a", "x", [0.9, 0.8], clip=0.1, how="ours"))
+    tests = compare(rows, ours=("x how=ours",)).panels[0].tests
+    assert [(test.label, test.against) for test in tests] == [("x how=ours", "erm"), ("x how=ours", "x how=plain")]
+
+
+def test_a_table_that_ones_own_method_joined_is_about_it_and_the_claims_stay_the_recipes():
+    names = ("erm", "dir", "irm", "ciga-v1", "ciga-v2")
+    rows = [row("nci1", name, [0.2 + 0.01 * n, 0.21]) for n, name in enumerate(names)]
+    claims = held_against("ciga-table3", rows).claims
+    rows += [row("mine-data", name, [0.9 - 0.1 * n, 0.9]) for n, name in enumerate(names)]
+    rows += [row(data, "mine", [0.5, 0.6]) for data in ("nci1", "mine-data")]
+    for name in ("ciga-table3+mine+mine-data", "ciga-table3+mine+mine-data-search"):
+        found = held_against(name, rows)
+        assert found.claims == claims
+        asked = [(test.data, test.label, test.against) for panel in found.panels for test in panel.tests]
+        assert asked == [("nci1", "mine", "erm"), ("nci1", "mine", "ciga-v2"), ("mine-data", "mine", "erm")]
+    (panel,) = held_against("ciga-table3+mine-data", [r for r in rows if r["method"] != "mine"]).panels
+    assert {test.label for test in panel.tests} == {"ciga-v1", "ciga-v2"}
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda one: [], "is not an object"),
+        (lambda one: {k: v for k, v in one.items() if k != "variant"}, "has no 'variant'"),
+        (lambda one: one | {"variant": "protocol"}, "needs an object as its 'variant'"),
+        (lambda one: one | {"mean": "0.3"}, "needs numbers"),
+        (lambda one: one | {"of_seeds": [1, 2]}, "has not as many 'of_seeds' as 'values'"),
+    ],
+)
+def test_a_damaged_table_is_one_sentence_that_names_file_and_row(tmp_path, change, sentence):
+    rows = [row("nci1", "erm", [0.2]), change(row("nci1", "ciga-v1", [0.3]))]
+    write_json(tmp_path / "ciga-table3.json", {"command": "shiftproof bench ciga-table3", "rows": rows})
+    for reading in (lambda: read_results(tmp_path), lambda: measured_table("ciga-table3", tmp_path)):
+        with pytest.raises(ShiftproofError, match=f"ciga-table3.json is not a table .* wrote: row 2 {sentence}"):
+            reading()
 
 
 def test_seconds_rank_the_fastest_first():

@@ -8,13 +8,14 @@ from typing import Any
 
 from shiftproof.bench.jobs import Engine, Job, Local
 from shiftproof.bench.journal import train_noted
+from shiftproof.bench.measured import read_table
 from shiftproof.bench.outside import Outside, absolute, bring_in
 from shiftproof.bench.recipes import Cell, Recipe, Row, on_few_samples
 from shiftproof.bench.search import Search
 from shiftproof.bench.table import results_table, rows_of
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.registry import recipes
-from shiftproof.training.checkpoint import read_json, write_json
+from shiftproof.training.checkpoint import write_json
 from shiftproof.training.progress import Style
 from shiftproof.training.steps import Compile
 
@@ -171,4 +172,4 @@ def measured_table(name: str, results: Path) -> dict[str, Any]:
     path = results / f"{name}.json"
     if not path.exists():
         raise ShiftproofError(f"{path} is not there; `shiftproof bench {name}` measures it")
-    return read_json(path, "a report")
+    return read_table(path, "a report")

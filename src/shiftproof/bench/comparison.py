@@ -144,11 +144,12 @@ def _average_ranks(by_data: Mapping[str, Mapping[str, Row]], sign: float) -> dic
 
 
 def _tests(data: str, found: Mapping[str, Row], ours: Sequence[str], sign: float) -> list[Tested]:
-    """Ours (or everything, where nothing is ours) against ERM, and ours against the best of the others."""
+    """Ours (or everything, where nothing is ours) against ERM, and ours against the best baseline."""
     fair = {name: row for name, row in found.items() if not name.startswith(NOT_RANKED)}
     own = [name for name in fair if name in ours]
     others = [name for name in fair if name not in own]
-    rival = max(others, key=lambda name: sign * fair[name]["mean"], default=None) if own else None
+    baselines = [name for name in others if not _is_variant(name, ours)]
+    rival = max(baselines, key=lambda name: sign * fair[name]["mean"], default=None) if own else None
     asked = [(name, "erm") for name in own or others if "erm" in fair and name != "erm"]
     asked += [(name, rival) for name in own if rival not in (None, "erm")]
     tests = []
@@ -157,6 +158,11 @@ def _tests(data: str, found: Mapping[str, Row], ours: Sequence[str], sign: float
         if result is not None:
             tests.append(Tested(data, name, str(against), result.difference, result.pairs, result.test, result.p, None))
     return tests
+
+
+def _is_variant(name: str, ours: Sequence[str]) -> bool:
+    """Whether a label is one of ours with more changed of it, which is no baseline of ours."""
+    return any(set(one.split()) <= set(name.split()) for one in ours)
 
 
 def _corrected(panel: Panel, values: Any) -> Panel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +71,23 @@ def recipe_of(table: str) -> Any:
     return recipes[name].make() if name in recipes else None
 
 
+def joined_to(table: str) -> tuple[str, ...]:
+    """The names of the user's own methods and data sets that joined a recipe for this table."""
+    return tuple(re.sub(r"(-search)?(-only-.*)?$", "", table).split("+")[1:])
+
+
 def held_against(name: str, rows: Sequence[Mapping[str, Any]]) -> Comparison:
-    """A table's rows beside the printed figures and the claims of its recipe."""
-    recipe = recipe_of(name)
-    return compare(rows, ours=recipe.ours, claims=recipe.claims) if recipe else compare(rows)
+    """A table's rows beside the printed figures and the claims of its recipe.
+
+    A table that methods of the user's own joined is about these, and all of the recipe's are their rivals; the claims
+    are the recipe's, so what joined has no say in them.
+    """
+    recipe, own = recipe_of(name), joined_to(name)
+    if recipe is None:
+        return compare(rows)
+    found = compare(rows, ours=[one for one in own if any(row["method"] == one for row in rows)] or recipe.ours)
+    known = [row for row in rows if row["method"] not in own and row["dataset"] not in own]
+    return replace(found, claims=tuple((claim.text, claim.judge(known)) for claim in recipe.claims))
 
 
 def read_results(folder: Path) -> list[Measured]:
@@ -83,11 +96,41 @@ def read_results(folder: Path) -> list[Measured]:
         raise ShiftproofError(f"{folder} is not a folder; measured tables are JSON files in one")
     found = []
     for path in sorted(folder.glob("*.json"), key=lambda path: path.stem):
-        table = read_json(path, "the page of results")
-        if not isinstance(table, dict) or not isinstance(table.get("rows"), list) or "command" not in table:
-            raise ShiftproofError(f"{path} is not a table that `shiftproof bench` wrote")
+        table = read_table(path, "the page of results")
         found.append(Measured(path.stem, table, held_against(path.stem, table["rows"])))
     return found
+
+
+_IN_EVERY_ROW = (
+    "dataset", "method", "variant", "metric", "split", "selection", "values", "mean", "std", "seeds", "published",
+)  # fmt: skip
+
+
+def read_table(path: Path, what: str) -> dict[str, Any]:
+    """A table that `shiftproof bench` wrote; anything else is one sentence that says where it goes wrong."""
+    table = read_json(path, what)
+    if not isinstance(table, dict) or not isinstance(table.get("rows"), list) or "command" not in table:
+        raise ShiftproofError(f"{path} is not a table that `shiftproof bench` wrote")
+    for number, row in enumerate(table["rows"], start=1):
+        wrong = _wrong_with(row)
+        if wrong is not None:
+            raise ShiftproofError(f"{path} is not a table that `shiftproof bench` wrote: row {number} {wrong}")
+    return table
+
+
+def _wrong_with(row: Any) -> str | None:
+    if not isinstance(row, dict):
+        return "is not an object"
+    missing = [key for key in _IN_EVERY_ROW if key not in row]
+    if missing:
+        return f"has no '{missing[0]}'"
+    if not isinstance(row["variant"], dict) or not isinstance(row["values"], list):
+        return "needs an object as its 'variant' and a list as its 'values'"
+    if not all(row[key] is None or isinstance(row[key], int | float) for key in ("mean", "std")):
+        return "needs numbers (or null) as its 'mean' and 'std'"
+    if len(row.get("of_seeds", row["values"])) != len(row["values"]):
+        return "has not as many 'of_seeds' as 'values'"
+    return None
 
 
 def by_chapter(tables: Sequence[Measured]) -> list[Chapter]:
