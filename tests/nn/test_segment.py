@@ -125,6 +125,14 @@ def test_bernoulli_draws_follow_the_probability_and_the_generator():
     assert torch.equal(drawn, sample_bernoulli(prob, seeded(0)))
 
 
+def test_a_probability_that_is_no_number_draws_zero_and_leaves_the_other_draws_alone():
+    prob = torch.full((20,), 0.5)
+    broken = torch.where(torch.arange(20) == 3, torch.nan, prob)
+    drawn = sample_bernoulli(broken, seeded(0))
+    assert drawn[3] == 0
+    assert torch.equal(drawn[4:], sample_bernoulli(prob, seeded(0))[4:])
+
+
 def test_concrete_draws_pass_one_half_as_often_as_a_bernoulli_and_carry_gradients():
     logits = torch.full((20_000,), -0.5, requires_grad=True)
     drawn = sample_concrete(logits, generator=seeded(0))

@@ -10,20 +10,23 @@ from torch import nn
 from typer.testing import CliRunner
 
 import shiftproof as sp
+from shiftproof.api import loop_for
 from shiftproof.bench import Job, run_jobs
 from shiftproof.bench.jobs import bundles
 from shiftproof.cli import app
 from shiftproof.data import load
 from shiftproof.data.padding import pad_batches
 from shiftproof.errors import ShiftproofError
-from shiftproof.methods import DataShape
+from shiftproof.methods import DataShape, GMTSimulated
 from shiftproof.methods.base import Method
 from shiftproof.nn import GNNEncoder
-from shiftproof.training import CannotStack, Run, TrainingDiverged
+from shiftproof.training import CannotStack, Run, Trainer, TrainingDiverged
 from shiftproof.training import together as training_together
-from shiftproof.training.run import STACK
+from shiftproof.training.checkpoint import read_tensors
+from shiftproof.training.loop import Loop
+from shiftproof.training.run import STACK, WEIGHTS
 from shiftproof.training.stack import BatchStack, Stack, StackedStepper
-from shiftproof.training.together import Together
+from shiftproof.training.together import Together, fit_together
 
 GRAPHS = "spmotif-struc:train_per_class=8,val_per_class=5,test_per_class=4"
 SMALL = {"hidden": 6, "layers": 2, "batch_size": 9, "epochs": 3, "checkpoint_seconds": 0.0}
@@ -174,6 +177,52 @@ def test_first_stages_are_a_stack_too(graphs, tmp_path, kill_after, method, done
 
 
 @pytest.mark.filterwarnings("ignore:r falls")
+@pytest.mark.parametrize("finished", [False, True], ids=["together", "the others done"])
+def test_a_first_stage_that_diverges_costs_its_own_seed_alone(graphs, tmp_path, monkeypatch, finished):
+    original = GMTSimulated.prepare
+
+    def prepare(self, dataset, trainer) -> None:
+        original(self, dataset, trainer)
+        if trainer.seed == 1:
+            self.scorer.requires_grad_(False)
+            next(self.scorer.parameters()).fill_(torch.nan)
+
+    settings = {**SMALL, "samples": 3, "out": tmp_path, "resume": True}
+    if finished:
+        sp.fit_seeds("gmt-sam", graphs, seeds=(0, 2), **settings)
+    monkeypatch.setattr(GMTSimulated, "prepare", prepare)
+    loops = [loop_for("gmt-sam", graphs, seed=s, **{**settings, "out": tmp_path / f"seed-{s}"}) for s in range(3)]
+    runs = fit_together(loops)
+    assert [isinstance(run, TrainingDiverged) for run in runs] == [False, True, False]
+    assert [(tmp_path / f"seed-{s}" / "metrics.json").exists() for s in range(3)] == [True, False, True]
+
+
+@pytest.mark.filterwarnings("ignore:r falls")
+def test_a_first_stage_without_room_for_a_stack_is_that_of_a_single_run(graphs, tmp_path):
+    """Finding out leaves no trace, in batch statistics neither."""
+    settings = {**SMALL, "samples": 8, "memory_gib": 1e-3, "epochs": 1}
+    runs = sp.fit_seeds("gmt-sam", graphs, seeds=(0, 1), out=tmp_path / "stack", **settings)
+    for seed, run in enumerate(runs):
+        assert "stacked" not in json.loads((run.folder / "extractor" / "timing.json").read_text())
+        sp.fit("gmt-sam", graphs, seed=seed, out=tmp_path / f"alone-{seed}", **settings)
+        ours, own = (
+            read_tensors(folder / "extractor" / WEIGHTS, "the test")[0]
+            for folder in (run.folder, tmp_path / f"alone-{seed}")
+        )
+        assert all(torch.equal(ours[name], own[name]) for name in own)
+
+
+def test_members_are_prepared_by_a_trainer_that_knows_its_settings(graphs, monkeypatch):
+    """Some methods ask it for more than to train a helper, or whether it is one at all."""
+    asked = []
+    monkeypatch.setattr(BreaksForSomeSeeds, "prepare", lambda self, dataset, trainer: asked.append(trainer))
+    sp.fit_seeds(BreaksForSomeSeeds, graphs, seeds=(0, 1), epochs=1, batch_size=9)
+    assert [(type(trainer), trainer.batch_size) for trainer in asked] == [(Trainer, 9)] * 2
+    with pytest.warns(UserWarning, match="r falls"):
+        sp.fit_seeds("gsat", graphs, seeds=(0, 1), **SMALL)
+
+
+@pytest.mark.filterwarnings("ignore:r falls")
 def test_a_first_stage_that_cannot_be_stacked_is_trained_by_each(graphs, tmp_path, monkeypatch):
     def refuse(self) -> None:
         if "extractor" in str(self.first.folder):
@@ -201,6 +250,31 @@ def test_the_buffers_of_replayed_steps_hold_every_batch(graphs, tmp_path, monkey
     monkeypatch.setattr(Together, "_stepper", usable)
     monkeypatch.setattr(StackedStepper, "_ready", lambda *_: False)  # not captured, but read from the buffer
     same_runs(sp.fit_seeds("erm", graphs, seeds=(0, 1), out=tmp_path / "buffered", **settings), plain)
+
+
+def test_the_optimiser_of_single_numbers_is_resumed_for_each_member(graphs, tmp_path, kill_after):
+    """GIN's eps is one: its averages are one number a member, as the count of steps is one for all."""
+    settings = {**SMALL, "conv": "gin"}
+    assert any(p.dim() == 0 for p in members_of("erm", graphs, conv="gin")[0].parameters())
+    whole = sp.fit_seeds("erm", graphs, seeds=(0, 1), out=tmp_path / "whole", **settings)
+    kill_after(1)
+    with pytest.raises(Killed):
+        sp.fit_seeds("erm", graphs, seeds=(0, 1), out=tmp_path / "stopped", **settings)
+    kill_after(None)
+    same_runs(sp.fit_seeds("erm", graphs, seeds=(0, 1), out=tmp_path / "stopped", resume=True, **settings), whole)
+
+
+def test_batches_keep_their_size_when_a_stack_goes_on(graphs, tmp_path, kill_after, monkeypatch):
+    """The noise of dropout is drawn for the padding too, and follows its size."""
+    monkeypatch.setattr(StackedStepper, "GRAIN", 1)
+    monkeypatch.setattr(StackedStepper, "ROOM", 1.0)
+    settings = {**SMALL, "dropout": 0.3}
+    whole = sp.fit_seeds("erm", graphs, seeds=(0, 1), out=tmp_path / "whole", **settings)
+    kill_after(1)
+    with pytest.raises(Killed):
+        sp.fit_seeds("erm", graphs, seeds=(0, 1), out=tmp_path / "stopped", **settings)
+    kill_after(None)
+    same_runs(sp.fit_seeds("erm", graphs, seeds=(0, 1), out=tmp_path / "stopped", resume=True, **settings), whole)
 
 
 def test_a_stopped_stack_can_go_on_as_single_runs(graphs, tmp_path, kill_after):
@@ -269,6 +343,41 @@ def test_a_member_that_diverges_leaves_the_others_alone(graphs, tmp_path):
     alone = sp.fit(BreaksForSomeSeeds, graphs, seed=2, **settings)
     kept = json.loads((tmp_path / "seed-2" / "metrics.json").read_text())
     assert kept["metrics"]["test"]["accuracy"] == pytest.approx(alone.metrics["test"]["accuracy"])
+
+
+@pytest.mark.parametrize("bad", [0, 1])
+def test_a_stack_with_a_member_lost_is_resumed(graphs, tmp_path, kill_after, monkeypatch, bad):
+    """Where it was, and with what the optimisers of the others remember."""
+    prepare = lambda self, dataset, trainer: self.bad.fill_(float(trainer.seed == bad))  # noqa: E731
+    monkeypatch.setattr(BreaksForSomeSeeds, "prepare", prepare)
+    settings = {"epochs": 5, "batch_size": 9, "checkpoint_seconds": 0.0}
+    with pytest.raises(TrainingDiverged, match="epoch 2"):
+        sp.fit_seeds(BreaksForSomeSeeds, graphs, seeds=(0, 1, 2), out=tmp_path / "whole", **settings)
+    kill_after(3)
+    with pytest.raises(Killed):
+        sp.fit_seeds(BreaksForSomeSeeds, graphs, seeds=(0, 1, 2), out=tmp_path / "stopped", **settings)
+    kill_after(None)
+    with pytest.raises(TrainingDiverged, match="epoch 2"):
+        sp.fit_seeds(BreaksForSomeSeeds, graphs, seeds=(0, 1, 2), out=tmp_path / "stopped", resume=True, **settings)
+    for seed in {0, 1, 2} - {bad}:
+        for name in ("metrics.json", "history.json"):
+            ours, theirs = (tmp_path / folder / f"seed-{seed}" / name for folder in ("stopped", "whole"))
+            assert ours.read_bytes() == theirs.read_bytes()
+
+
+def test_a_member_that_has_stopped_is_not_lost_by_what_comes_after(graphs, tmp_path, monkeypatch):
+    """Its weights are still moved with those of the others, and may break."""
+    original = Loop.evaluate
+
+    def evaluate(self, seen=None) -> str:
+        note = original(self, seen)
+        self.stopped = self.trainer.seed == 1  # after the first epoch; its loss is NaN from the third on
+        return note
+
+    monkeypatch.setattr(Loop, "evaluate", evaluate)
+    settings = {"epochs": 4, "batch_size": 9, "checkpoint_seconds": 0.0, "selection": "stopped"}
+    runs = sp.fit_seeds(BreaksForSomeSeeds, graphs, seeds=(0, 1), out=tmp_path, **settings)
+    assert [len(run.history) for run in runs] == [4, 1]
 
 
 def test_a_member_that_stops_early_keeps_the_weights_of_that_moment(graphs):

@@ -112,8 +112,11 @@ def top_edges(scores: Tensor, edge_batch: Tensor, num_graphs: int, ratio: float,
 
 
 def sample_bernoulli(prob: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Zeros and ones drawn independently, one with the given probability; no gradient passes."""
-    return torch.bernoulli(prob.detach(), generator=generator)
+    """Zeros and ones drawn independently, one with the given probability; no gradient passes.
+
+    A probability that is not a number gives zeros: torch would end the process on a GPU.
+    """
+    return torch.bernoulli(prob.detach().nan_to_num(0.0), generator=generator)
 
 
 def sample_concrete(logits: Tensor, temperature: float = 1.0, generator: torch.Generator | None = None) -> Tensor:

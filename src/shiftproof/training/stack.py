@@ -124,8 +124,8 @@ class Stack(Method):
         lists = [[p for group in one.param_groups for p in group["params"]] for one in own]
         for whole, *parameters in zip(optimizer.param_groups[0]["params"], *lists, strict=True):
             states = [one.state.get(p, {}) for one, p in zip(own, parameters, strict=True)]
-            optimizer.state[whole] = {
-                key: torch.stack([state[key] for state in states]) if value.dim() else value.clone()
+            optimizer.state[whole] = {  # the count of steps is the same for all; a weight may be a single number too
+                key: value.clone() if key == "step" else torch.stack([state[key] for state in states])
                 for key, value in states[0].items()
             }
 

@@ -91,6 +91,7 @@ class Together:
         self.ahead: list[PaddedBatches] | None = None  # the next epoch, where it is laid out already
         self.side: torch.cuda.Stream | None = None  # where it is laid out
         self.orders: list[Tensor] = []  # the states of the members' shuffling after the last epoch
+        self.room: tuple[int, int] | None = None  # of a batch before the stack was stopped: noise follows its size
         splits = {name: [len(loop.data[name]) for loop in loops] for name in loops[0].looked_at}
         self.predicts = all(len(set(counts)) == 1 for counts in splits.values())
         for loop in loops:
@@ -109,9 +110,12 @@ class Together:
         resumed = self._restore()
         if not resumed:
             ready = self._first_stages()
-            for loop in self.loops:
+            for i, loop in enumerate(self.loops):
                 torch.manual_seed(loop.trainer.seed)
-                loop.prepare(_Ready(loop.trainer, ready))
+                try:
+                    loop.prepare(None if ready is None else _Ready(loop.trainer, ready))
+                except TrainingDiverged as diverged:
+                    self.lost[i] = diverged
             torch.manual_seed(trainer.seed)
         before = first.seconds
         self.stack = Stack([loop.method for loop in self.loops])
@@ -196,6 +200,8 @@ class Together:
                     self.lost[i] = diverged
                 if loop.stopped:
                     self.kept[i] = {name: tensor.clone() for name, tensor in loop.method.state_dict().items()}
+            elif i in self.kept:  # the step of the others moved this one too, perhaps to where nothing is finite
+                loop.method.load_state_dict(self.kept[i])
             loop.epoch += 1
         return note
 
@@ -251,6 +257,7 @@ class Together:
         renewed = lambda step: make_optimizer(trainer, moved, step)  # noqa: E731
         stepper = StackedStepper(self.stack, optimizer, trainer.balance, renewed=renewed)
         stepper.usable = bool(trainer.compile) and self.first.device.type == "cuda"
+        stepper.room = self.room
         return stepper
 
     def _try(self) -> None:
@@ -266,10 +273,11 @@ class Together:
         except (RuntimeError, ShiftproofError) as error:
             reason = str(error).strip().partition("\n")[0].partition(". ")[0]
             raise CannotStack(f"'{self.first.config.get('method')}' cannot be stacked ({reason})") from None
-        self.stack.load_state_dict(before)
-        torch.set_rng_state(states[0])
-        if states[1] is not None:
-            torch.cuda.set_rng_state(states[1])
+        finally:  # also members that cannot be stacked may be trained, each by itself
+            self.stack.load_state_dict(before)
+            torch.set_rng_state(states[0])
+            if states[1] is not None:
+                torch.cuda.set_rng_state(states[1])
 
     def _save(self, stepper: StackedStepper) -> None:
         """One file for all members, so that they are never of different epochs."""
@@ -295,7 +303,8 @@ class Together:
             tensors |= {f"{i}/kept.{name}": tensor for name, tensor in self.kept.get(i, {}).items()}
             notes.append(note)
         seeds = [loop.trainer.seed for loop in self.loops]
-        files.write_tensors(self.first.folder / STACK, tensors, {"seeds": seeds, "members": notes})
+        note = {"seeds": seeds, "members": notes, "room": stepper.room}
+        files.write_tensors(self.first.folder / STACK, tensors, note)
 
     def _restore(self) -> bool:
         """Go on from the file of the same stack, or of a larger one whose training is over."""
@@ -318,8 +327,20 @@ class Together:
                 state = files.under(f"{number}/", tensors)
                 self.kept |= {i: kept} if (kept := files.under("kept.", state)) else {}
                 loop.take_state(state, members[number], path, own)
+            self._take_along()
+            self.room = None if note.get("room") is None else tuple(note["room"])
             return True
         return False
+
+    def _take_along(self) -> None:
+        """Put lost members where one of the others is, so that the stack can go on from there."""
+        place = next(i for i in range(len(self.loops)) if i not in self.lost)
+        whole, packed = self.loops[place], files.pack_optimizer(self.own[place])  # type: ignore[arg-type]
+        for i in self.lost:
+            loop = self.loops[i]
+            files.restore(loop.method, whole.method.state_dict(), str(loop.folder))
+            files.unpack_optimizer(self.own[i], packed)  # type: ignore[arg-type]
+            loop.epoch, loop.step, loop.seconds = whole.epoch, whole.step, whole.seconds
 
     def _conclude(self) -> list[Run | TrainingDiverged]:
         """The last first: as long as any run is unfinished, the one that holds the checkpoint is."""
@@ -342,9 +363,12 @@ class Together:
 class _Ready:
     """A trainer to which the first stage of its run comes trained."""
 
-    def __init__(self, trainer: Trainer, stage: str | None) -> None:
+    def __init__(self, trainer: Trainer, stage: str) -> None:
         self.trainer, self.stage = trainer, stage
         self.seed = trainer.seed
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.trainer, name)
 
     def fit_reference(self, method: Method, dataset: Dataset, name: str, **options: Any) -> None:
         if name != self.stage:
@@ -359,7 +383,10 @@ def fit_together(loops: Sequence[Loop]) -> list[Run | TrainingDiverged]:
     found: dict[int, Run | TrainingDiverged] = {i: run for i, loop in enumerate(loops) if (run := loop.finished())}
     left = [i for i in range(len(loops)) if i not in found]
     if len(left) == 1 and not found:
-        found[left[0]] = loops[left[0]].run()
+        try:
+            found[left[0]] = loops[left[0]].run()
+        except TrainingDiverged as diverged:
+            found[left[0]] = diverged
     elif left:
         found |= dict(zip(left, Together([loops[i] for i in left]).run(), strict=True))
     return [found[i] for i in range(len(loops))]
