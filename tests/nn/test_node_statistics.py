@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch.testing import assert_close
 
+from shiftproof.errors import ShiftproofError
 from shiftproof.nn import Wiring, convs
+from shiftproof.nn import node_statistics as statistics
 from shiftproof.nn.convs import AGGREGATORS, WeightedPNAConv
 from shiftproof.nn.node_statistics import ByNode, kernel_serves, node_statistics
 from shiftproof.nn.stacking import stacking
@@ -143,3 +147,82 @@ def test_on_a_cpu_and_in_double_precision_torch_does_it():
     assert not kernel_serves(torch.zeros(2, 2))
     assert WeightedPNAConv(WIDTH, OUT).held(torch.zeros(4, 3)) == "rows"
     assert WeightedPNAConv(WIDTH, OUT).held(torch.zeros(4, 3), torch.ones(2, dtype=torch.bool)) == "messages"
+
+
+ON_GPU = SimpleNamespace(device=torch.device("cuda"), dtype=torch.float32)
+
+
+def test_deterministic_algorithms_are_not_the_kernels(monkeypatch):
+    """They add gradients up in the order in which programs come to it."""
+    monkeypatch.setattr(statistics, "_works_on", lambda device: True)
+    assert kernel_serves(ON_GPU)
+    monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: True)
+    assert not kernel_serves(ON_GPU)
+
+
+def test_where_triton_cannot_build_a_kernel_torch_does_it(monkeypatch):
+    works_on = statistics._works_on.__wrapped__
+    assert works_on(torch.device(DEVICE))
+    assert torch.func.vmap(lambda x: x + works_on(x.device))(torch.zeros(2, device=DEVICE)).tolist() == [1, 1]
+    monkeypatch.setenv("SHIFTPROOF_KERNELS", "0")
+    assert not works_on(torch.device(DEVICE))
+    monkeypatch.delenv("SHIFTPROOF_KERNELS")
+
+    def forward(*_):
+        raise RuntimeError("Failed to find C compiler.\nPlease specify one")
+
+    monkeypatch.setattr(statistics._NodeStatistics, "forward", forward)
+    with pytest.warns(UserWarning, match="Failed to find C compiler"):
+        assert not works_on(torch.device(DEVICE))
+
+
+def test_kernels_run_on_the_device_of_their_rows(monkeypatch):
+    """Triton starts them on the current one."""
+    entered, plain = [], torch.cuda.device_of
+    monkeypatch.setattr(torch.cuda, "device_of", lambda x: entered.append(x.shape) or plain(x))
+    x = numbers(NODES, WIDTH)
+    node_statistics(x, None, None, EDGES[0], ByNode.of(EDGES[1], NODES), AGGREGATORS).sum().backward()
+    assert entered == [(NODES, 1, WIDTH)] * 2
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")  # what the interpreter says of inf - inf
+@pytest.mark.parametrize("name", AGGREGATORS)
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_what_is_not_finite_is_not_lost(monkeypatch, name, value):
+    conv = WeightedPNAConv(WIDTH, OUT, None, (name,)).to(DEVICE)
+    x = drawn(NODES, WIDTH, seed=0)
+    x[3, 2] = value
+    found = []
+    for serves in (True, False):
+        monkeypatch.setattr(convs, "kernel_serves", lambda x, serves=serves: serves)
+        found.append(conv(x, Wiring(EDGES, NODES)))
+    assert_close(*found, equal_nan=True)
+
+
+def test_a_mask_that_is_a_column_of_a_table():
+    mask = torch.stack([torch.arange(NODES) < 8, torch.arange(NODES) % 2 == 0], 1).to(DEVICE)[:, 0]
+    given = drawn(NODES, WIDTH, seed=0), None, None, EDGES[0], ByNode.of(EDGES[1], NODES), AGGREGATORS
+    assert_close(node_statistics(*given, real=mask), node_statistics(*given, real=mask.contiguous()))
+
+
+@pytest.mark.skipif(DEVICE == "cuda", reason="a GPU would need the memory")
+def test_samples_far_apart_in_memory(tmp_path):
+    """Their places are beyond what 32 bits count; the file between them is empty."""
+    apart = 2**30 + 64
+    rows = torch.from_file(str(tmp_path / "rows"), shared=True, size=2 * apart + NODES * WIDTH, dtype=torch.float32)
+    x = rows.as_strided((NODES, 3, WIDTH), (WIDTH, apart, 1))
+    x.copy_(drawn(NODES, 3, WIDTH, seed=0))
+    given = None, None, EDGES[0], ByNode.of(EDGES[1], NODES), AGGREGATORS
+    assert_close(node_statistics(x, *given), node_statistics(x.contiguous(), *given))
+
+
+def test_no_more_warps_than_a_gpu_has():
+    rows = torch.zeros(1, 1, 5000)
+    edge = torch.zeros(1, dtype=torch.long)
+    work = statistics._Launch(rows, None, None, edge, (edge, edge, edge), None, ("sum",), False)
+    assert work.constants(0)["num_warps"] == 32
+
+
+def test_aggregators_are_different_ones():
+    with pytest.raises(ShiftproofError, match="different ones"):
+        WeightedPNAConv(WIDTH, OUT, None, ("mean", "max", "mean"))

@@ -161,6 +161,8 @@ class WeightedPNAConv(_Conv):
         for name in aggregators:
             if name not in AGGREGATORS:
                 raise unknown("aggregator", name, AGGREGATORS)
+        if len(set(aggregators)) < len(aggregators):
+            raise ShiftproofError(f"'aggregators' are different ones, not {', '.join(aggregators)}")
         if zero not in ZERO_MODES:
             raise unknown("meaning of a zero weight", zero, ZERO_MODES)
         self.aggregators, self.zero = tuple(aggregators), zero

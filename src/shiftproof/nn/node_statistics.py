@@ -6,6 +6,7 @@ Written with torch's own operations, a layer of PNA passes over rows of the size
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
@@ -19,6 +20,7 @@ from shiftproof.nn.segment import segment_count, segment_max, segment_min, segme
 from shiftproof.nn.stacking import members_first, numbered_apart
 
 STATISTICS = ("mean", "min", "max", "std", "sum")
+MOST_WARPS = 32  # of a program on a GPU
 
 
 class ByNode(NamedTuple):
@@ -71,13 +73,33 @@ def _extreme(messages: Tensor, present: Tensor | None, group: Tensor, count: Ten
 
 
 def kernel_serves(x: Tensor) -> bool:
-    """Whether the statistics of such rows are a kernel's: on a GPU with Triton, unless SHIFTPROOF_KERNELS is 0."""
-    return x.device.type == "cuda" and x.dtype == torch.float32 and not torch.compiler.is_compiling() and _wanted()
+    """Whether the statistics of such rows are a kernel's: on a GPU with Triton, unless SHIFTPROOF_KERNELS is 0.
+
+    Its sums of gradients are in no fixed order, so it serves nobody who wants deterministic algorithms.
+    """
+    if x.device.type != "cuda" or x.dtype != torch.float32 or torch.compiler.is_compiling():
+        return False
+    return not torch.are_deterministic_algorithms_enabled() and _works_on(x.device)
 
 
 @cache
-def _wanted() -> bool:
-    return os.environ.get("SHIFTPROOF_KERNELS", "1") != "0" and find_spec("triton") is not None
+def _works_on(device: torch.device) -> bool:
+    """Whether kernels are wanted and can be built for a device: Triton needs a C compiler and a GPU that it knows."""
+    if os.environ.get("SHIFTPROOF_KERNELS", "1") == "0" or find_spec("triton") is None:
+        return False
+    rows = torch.ones(1, 1, 64, dtype=torch.float32, device=device)
+    edge = torch.zeros(1, dtype=torch.long, device=device)  # one edge, from the only node to itself
+    try:
+        _NodeStatistics.forward(rows, None, None, edge, edge, edge, edge + 1, None, STATISTICS, False)
+    except Exception as error:  # of the compiler, the driver, the linker, the folder for what is compiled
+        reason = str(error).strip().partition("\n")[0]
+        warnings.warn(
+            f"Triton cannot build a kernel here ({type(error).__name__}: {reason}), so PNA takes torch's own "
+            "operations, which are slower; SHIFTPROOF_KERNELS=0 says so beforehand",
+            stacklevel=2,
+        )
+        return False
+    return True
 
 
 def node_statistics(
@@ -123,9 +145,10 @@ class _NodeStatistics(torch.autograd.Function):
         work = _Launch(x, weight, edge, src, (order, start, stop), real, names, delete)
         out = x.new_empty(len(x), work.samples, len(names), work.parts, work.width)
         launch: Any = forward[work.grid]
-        for part in range(work.parts):
-            into = out[:, :, :, part]
-            launch(*work.tensors(part), into, *into.stride()[:3], **work.constants(part))
+        with torch.cuda.device_of(x):  # Triton starts kernels where torch is, not where its tensors are
+            for part in range(work.parts):
+                into = out[:, :, :, part]
+                launch(*work.tensors(part), into, *into.stride()[:3], **work.constants(part))
         return out.flatten(2)
 
     @staticmethod
@@ -150,24 +173,25 @@ class _NodeStatistics(torch.autograd.Function):
         to_edge = torch.zeros(edge.shape, device=x.device) if of_edge else None
         to_weight = torch.zeros(work.parts, len(src), work.samples, device=x.device) if of_weight else None
         launch: Any = backward[work.grid]
-        for part in range(work.parts):
-            slope, into = grad[:, :, :, part], to_edge if part == 2 else to_x
-            if into is None and to_weight is None:
-                continue
-            # an edge has one row for all samples, a node one for each
-            strides = (0, 0) if into is None else (into.stride(0), 0 if part == 2 else into.stride(1))
-            launch(
-                *work.tensors(part),
-                slope,
-                *slope.stride()[:3],
-                x if into is None else into,
-                *strides,
-                x if to_weight is None else to_weight[part],
-                work.samples,
-                OF_ROWS=into is not None,
-                OF_WEIGHT=of_weight,
-                **work.constants(part),
-            )
+        with torch.cuda.device_of(x):
+            for part in range(work.parts):
+                slope, into = grad[:, :, :, part], to_edge if part == 2 else to_x
+                if into is None and to_weight is None:
+                    continue
+                # an edge has one row for all samples, a node one for each
+                strides = (0, 0) if into is None else (into.stride(0), 0 if part == 2 else into.stride(1))
+                launch(
+                    *work.tensors(part),
+                    slope,
+                    *slope.stride()[:3],
+                    x if into is None else into,
+                    *strides,
+                    x if to_weight is None else to_weight[part],
+                    work.samples,
+                    OF_ROWS=into is not None,
+                    OF_WEIGHT=of_weight,
+                    **work.constants(part),
+                )
         if to_x is not None and x.shape[1] < work.samples:
             to_x = to_x.sum(1, keepdim=True)
         if to_weight is not None:
@@ -228,7 +252,8 @@ class _Launch:
         delete: bool,
     ) -> None:
         self.x, self.edge = _whole_rows(x), None if edge is None else _whole_rows(edge)
-        self.weight, self.src, self.by_node, self.real = weight, src.contiguous(), by_node, real
+        self.weight, self.src, self.by_node = weight, src.contiguous(), by_node
+        self.real = None if real is None else real.contiguous()
         self.names, self.delete = names, delete
         self.samples = max(x.shape[1], 1 if weight is None else weight.shape[1])
         self.width, self.parts = x.shape[2], 2 if edge is None else 3
@@ -266,7 +291,7 @@ class _Launch:
             "DELETE": self.delete,
             "PADDED": self.real is not None,
             "LEAST": LEAST_VARIANCE,
-            "num_warps": max(1, block // 128),
+            "num_warps": min(max(1, block // 128), MOST_WARPS),
             **places,
         }
 

@@ -32,7 +32,7 @@ def forward(
 ):  # fmt: skip
     """Store the statistics of one part of the messages."""
     node = tl.program_id(0).to(tl.int64)
-    sample = tl.program_id(1)
+    sample = tl.program_id(1).to(tl.int64)
     cols = tl.arange(0, BLOCK)
     inside = cols < WIDTH
     first, last = tl.load(start + node), tl.load(stop + node)
@@ -55,8 +55,9 @@ def forward(
         count += present
         total += one
         square += one * one
-        low = tl.where(present > 0, tl.minimum(low, one), low)
-        high = tl.where(present > 0, tl.maximum(high, one), high)
+        # a message that is not a number shows, as in torch's own extremes
+        low = tl.where(present > 0, tl.minimum(low, one, propagate_nan=tl.PropagateNan.ALL), low)
+        high = tl.where(present > 0, tl.maximum(high, one, propagate_nan=tl.PropagateNan.ALL), high)
     arrived = tl.maximum(count, 1.0)
     mean = total / arrived
     to = out + node * out_stride + sample * out_sample + cols
@@ -67,7 +68,7 @@ def forward(
     if MAX >= 0:
         tl.store(to + MAX * out_statistic, tl.where(count > 0, high, 0.0), mask=inside)
     if STD >= 0:
-        variance = tl.maximum(square / arrived - mean * mean, 0.0)
+        variance = tl.maximum(square / arrived - mean * mean, 0.0, propagate_nan=tl.PropagateNan.ALL)
         tl.store(to + STD * out_statistic, tl.sqrt(variance + LEAST), mask=inside)
     if SUM >= 0:
         tl.store(to + SUM * out_statistic, total, mask=inside)
@@ -84,7 +85,7 @@ def backward(
 ):  # fmt: skip
     """Add the gradient of one part of the messages to that of its rows, and store what its weights get from it."""
     node = tl.program_id(0).to(tl.int64)
-    sample = tl.program_id(1)
+    sample = tl.program_id(1).to(tl.int64)
     cols = tl.arange(0, BLOCK)
     inside = cols < WIDTH
     first, last = tl.load(start + node), tl.load(stop + node)
