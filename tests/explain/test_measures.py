@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -237,12 +238,35 @@ def test_agreement_of_seeds():
     assert other.correlation.value < 0.7
     assert other.overlap.value < 0.7
     assert stability([Explanation(batch, edge_scores=s) for s in (one, -one)]).correlation.value == pytest.approx(-1.0)
+    bare = without_edges(batch, batch.edge_batch > 0)  # a graph without edges has nothing to agree about
+    few = Explanation(bare, edge_scores=one[batch.edge_batch > 0])
+    assert stability([few, few]).overlap.value == pytest.approx(1.0)
+    assert stability([few, few]).overlap.graphs == bare.num_graphs - 1
     with pytest.raises(ShiftproofError, match="at least two"):
         stability([Explanation(batch, edge_scores=one)])
     with pytest.raises(ShiftproofError, match="a list of explanations"):
         stability(Explanation(batch, edge_scores=one))
     with pytest.raises(ShiftproofError, match="same graphs"):
         stability([Explanation(batch, edge_scores=one), scored(random_graphs(count=5))])
+
+
+def test_a_single_class_is_always_predicted_and_nothing_changes_that():
+    small = sp.load("spmotif-struc:train_per_class=4,val_per_class=2,test_per_class=2")
+    splits = {name: replace(split, y=torch.zeros_like(split.y)) for name, split in small.splits.items()}
+    one = sp.data.Dataset(splits, "one-class", num_classes=1)
+    run = sp.fit("gsat", one, epochs=1, hidden=4, layers=1, candidates="all")
+    for by in ("own", "gradient", "occlusion"):
+        found = sp.explain(run, one.test, by=by)
+        for measure in (fidelity_plus, fidelity_minus, unfaithfulness):
+            assert measure(run, found, resamples=5).value == 0
+        assert counterfactual_fidelity(run, found, draws=2, resamples=5)["tv"].value == 0
+
+
+def test_scores_that_are_no_weights_are_one_sentence():
+    one = scored()
+    wide = Explanation(one.batch, edge_scores=2 * one.edge_scores)
+    with pytest.raises(ShiftproofError, match="between 0 and 1"):
+        counterfactual_fidelity(OwnGCN(), wide, draws=2)
 
 
 def test_counterfactual_fidelity_of_a_model_from_outside_and_of_a_method_that_cuts():

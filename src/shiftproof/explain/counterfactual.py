@@ -153,8 +153,10 @@ class _Weighs:
     def __init__(self, model: WeightedModel, explanation: Explanation) -> None:
         from shiftproof.explain.elements import edge_scores
 
-        self.model = model
-        self.logits = torch.logit(edge_scores(explanation)).clamp(-LARGEST_LOGIT, LARGEST_LOGIT)
+        self.model, scores = model, edge_scores(explanation)
+        if not bool(((scores >= 0) & (scores <= 1)).all()):
+            raise ShiftproofError("edge scores are weights here and lie between 0 and 1")
+        self.logits = torch.logit(scores).clamp(-LARGEST_LOGIT, LARGEST_LOGIT)
 
     def attention_logits(self, batch: GraphBatch) -> Tensor:
         return self.logits.to(batch.x)

@@ -36,8 +36,8 @@ def stability(
     """How far several explanations of the same graphs agree, averaged over pairs, then over graphs.
 
     `correlation` is Spearman's inside a graph (graphs whose scores are constant are left out), `overlap` the Jaccard
-    index `|A ∩ B| / |A ∪ B|` of the share `ratio` scored highest. Explain the same graphs by `sp.explain(run, graphs)`
-    for runs of several seeds; 1 means that the seed does not matter.
+    index `|A ∩ B| / |A ∪ B|` of the share `ratio` scored highest (graphs without edges are left out). Explain the same
+    graphs by `sp.explain(run, graphs)` for runs of several seeds; 1 means that the seed does not matter.
     """
     if isinstance(explanations, Explanation):
         raise ShiftproofError("agreement takes a list of explanations, not a single one")
@@ -56,14 +56,14 @@ def stability(
     shared = torch.stack(
         [
             segment_sum((best[a] & best[b]).double(), graph, graphs)
-            / segment_sum((best[a] | best[b]).double(), graph, graphs).clamp(min=1)
+            / segment_sum((best[a] | best[b]).double(), graph, graphs)
             for a, b in pairs
         ]
     )
     options = {"resamples": resamples, "level": level, "seed": seed}
-    mean = agreement.nanmean(0)
+    correlations, overlaps = agreement.nanmean(0), shared.nanmean(0)
     return Stability(
-        mean_of(mean, ~mean.isnan(), **options),
-        mean_of(shared.mean(0), **options),
+        mean_of(correlations, ~correlations.isnan(), **options),
+        mean_of(overlaps, ~overlaps.isnan(), **options),
         len(found),
     )

@@ -55,7 +55,8 @@ class WeightedModel:
             raise ShiftproofError(
                 f"{name} gives {shape}; a model gives one row of logits for each of {batch.num_graphs} graphs"
             )
-        return logits.squeeze(-1) if logits.dim() == 2 and logits.shape[1] == 1 else logits
+        single = logits.dim() == 2 and logits.shape[1] == 1 and self.task != "multiclass"  # which may have one class
+        return logits.squeeze(-1) if single else logits
 
     def nodes(self, batch: GraphBatch) -> Tensor:
         if self.embed is None:
