@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from shiftproof.bench.command import engine_named
+from shiftproof.bench.command import Asked, engine_named, jobs_of, measure
 from shiftproof.bench.listing import describe, missing
 from shiftproof.bench.ray_engine import Ray
 from shiftproof.cli import app
@@ -68,6 +68,49 @@ def test_a_report_of_a_table_and_of_all_tables(tmp_path, small_recipe):
     )
     assert done.exit_code == 0, done.output
     assert "small-table" in (tmp_path / "leaderboard.html").read_text()
+
+
+def test_a_report_is_of_the_table_that_the_options_name(tmp_path, small_recipe):
+    places = ["--out", str(tmp_path), "--results", str(tmp_path / "results"), "--device", "cpu"]
+    part = ["bench", small_recipe, *places, "--only", "irm"]
+    assert CliRunner().invoke(app, ["bench", small_recipe, *places]).exit_code == 0
+    early = CliRunner().invoke(app, [*part, "--report"])
+    assert isinstance(early.exception, ShiftproofError)
+    assert "small-table-only-irm.json is not there; the same command without --report measures it" in str(
+        early.exception
+    )
+    assert CliRunner().invoke(app, part).exit_code == 0
+    told = json.loads(CliRunner().invoke(app, [*part, "--report", "--json"]).output)
+    assert told["measured"] == 1
+    assert told["page"] == str(tmp_path / "small-table-only-irm" / "report.html")
+    both = json.loads(CliRunner().invoke(app, [*part, "--collect", "--report", "--json"]).output)
+    assert both == told
+
+
+def test_part_of_a_recipe_goes_by_its_method_or_by_its_data_in_full_or_in_part(tmp_path, small_recipe):
+    def methods(*only: str) -> list[str]:
+        asked = Asked(small_recipe, tmp_path, tmp_path / "results", seeds=1, only=only)
+        return [job.method for job in jobs_of(asked, recipes[small_recipe].make())[0]]
+
+    assert methods("irm") == ["irm"]
+    for data in ("two-bit:per_env=40", "two-bit", "per_env=40"):
+        assert methods(data) == ["erm", "irm"]
+    with pytest.raises(
+        ShiftproofError, match="no cell of 'small-table' has the data or method imr; did you mean 'irm'"
+    ):
+        methods("erm", "imr")
+    work = recipes["pair-extrapolation"].make().work(tmp_path, only=("extrapolation:sampling=unifrm",))
+    with pytest.raises(ShiftproofError, match="did you mean 'extrapolation:sampling=uniform'"):
+        work.wanted(recipes["pair-extrapolation"].make().data)
+
+
+@pytest.mark.parametrize("option", ["out", "results"])
+def test_a_file_in_the_place_of_a_folder_is_said_before_anything_is_trained(tmp_path, small_recipe, option):
+    (tmp_path / "file").write_text("")
+    places = {"out": tmp_path / "runs", "results": tmp_path / "results", option: tmp_path / "file" / "below"}
+    with pytest.raises(ShiftproofError, match=f"is a file or lies in one; --{option} names a folder"):
+        measure(Asked(small_recipe, device="cpu", **places), "command")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_bench_without_a_recipe_says_what_to_do():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,13 @@ from typing import Any
 from shiftproof.bench.jobs import Engine, Job, Local
 from shiftproof.bench.journal import train_noted
 from shiftproof.bench.measured import read_table
-from shiftproof.bench.outside import Outside, absolute, bring_in
+from shiftproof.bench.outside import Outside, absolute, bring_in, require_same_method
 from shiftproof.bench.recipes import Cell, Recipe, Row, on_few_samples
 from shiftproof.bench.search import Search
 from shiftproof.bench.table import results_table, rows_of
-from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.errors import ShiftproofError, nearest, unknown
 from shiftproof.registry import recipes
-from shiftproof.training.checkpoint import write_json
+from shiftproof.training.checkpoint import require_folder, write_json
 from shiftproof.training.progress import Style
 from shiftproof.training.steps import Compile
 
@@ -41,7 +42,7 @@ class Asked:
     @property
     def name(self) -> str:
         """The name of the table: one that was searched, extended or cut is another than the recipe's own."""
-        more = "".join(f"+{bring_in(one).name}" for one in self.outside)
+        more = "".join(f"+{name}" for name in dict.fromkeys(bring_in(one).name for one in self.outside))
         part = "".join(f"-only-{one}" for one in self.only if not self.smoke)
         return f"{self.recipe}{more}{'-search' if self.search else ''}{part}"
 
@@ -76,10 +77,26 @@ def jobs_of(asked: Asked, recipe: Recipe) -> tuple[list[Job], list[Job]]:
         )
         sources = tuple(absolute(one) for one in asked.outside)
         jobs = [replace(job, outside=sources) for job in jobs]
-        return [j for j in jobs if not asked.only or any(w in (j.method, *j.data.split(":")) for w in asked.only)]
+        return [job for job in jobs if not asked.only or not names_of(job).isdisjoint(asked.only)]
 
-    joined = tuple(cell for one in asked.outside for cell in cells_with(recipe, bring_in(one)))
-    return wanted(recipe), wanted(replace(recipe, cells=joined)) if joined else []
+    new = [cell for one in asked.outside for cell in cells_with(recipe, bring_in(one)) if cell not in recipe.cells]
+    joined = tuple(cell for number, cell in enumerate(new) if cell not in new[:number])
+    found = wanted(recipe), wanted(replace(recipe, cells=joined)) if joined else []
+    _require_known(asked, {name for job in (*found[0], *found[1]) for name in names_of(job)}, [*recipe.cells, *joined])
+    return found
+
+
+def names_of(cell: Job | Cell) -> set[str]:
+    """What --only may call a cell or a run of it: its method, its data, and their name or options alone."""
+    return {cell.method, cell.data, *cell.data.split(":")}
+
+
+def _require_known(asked: Asked, found: set[str], cells: Sequence[Cell]) -> None:
+    """Every word of --only chose something."""
+    for one in asked.only:
+        if one not in found:
+            known = {name for cell in cells for name in names_of(cell)}
+            raise ShiftproofError(f"no cell of '{asked.recipe}' has the data or method {one}{nearest(one, known)}")
 
 
 def cells_with(recipe: Recipe, own: Outside) -> tuple[Cell, ...]:
@@ -98,13 +115,16 @@ def cells_with(recipe: Recipe, own: Outside) -> tuple[Cell, ...]:
 def measure(asked: Asked, command: str) -> tuple[list[Row], list[Path]]:
     """Do what was asked; the rows, and the files that were written."""
     recipe: Recipe = recipes[asked.recipe].make()
+    require_folder(asked.folder)
+    if not asked.smoke:
+        require_folder(asked.results, "--results names a folder")
+    if asked.search is not None and asked.collect:
+        raise ShiftproofError("--collect trains nothing, and a search does; leave out one of them")
     if recipe.sequential and asked.engine != Local(1):
         raise ShiftproofError(f"'{asked.recipe}' measures time, so its runs go one after another; leave out --workers")
     if recipe.run is not None:
         return _finish(asked, recipe, _own_work(asked, recipe), command)
     jobs, joined = jobs_of(asked, recipe)
-    if not jobs and not joined and (recipe.cells or asked.only):  # a recipe without cells computes its rows by itself
-        raise ShiftproofError(f"no cell of '{asked.recipe}' has the data or method {', '.join(asked.only)}")
     if asked.collect:
         jobs, joined = ([job for job in some if job.finished] for some in (jobs, joined))
         if not jobs and not joined:
@@ -121,6 +141,8 @@ def measure(asked: Asked, command: str) -> tuple[list[Row], list[Path]]:
 
 
 def _rows(recipe: Recipe, jobs: list[Job], joined: list[Job]) -> list[Row]:
+    for job in joined:  # the file may have changed while others were trained
+        require_same_method(job.out, job.method, job.outside)
     return (recipe.rows(jobs) if jobs or not recipe.cells else []) + (rows_of(joined) if joined else [])
 
 
@@ -171,5 +193,6 @@ def measured_table(name: str, results: Path) -> dict[str, Any]:
     """A table that was measured before."""
     path = results / f"{name}.json"
     if not path.exists():
-        raise ShiftproofError(f"{path} is not there; `shiftproof bench {name}` measures it")
+        measuring = f"`shiftproof bench {name}`" if name in recipes else "the same command without --report"
+        raise ShiftproofError(f"{path} is not there; {measuring} measures it")
     return read_table(path, "a report")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from shiftproof.api import fit, loop_for
-from shiftproof.bench.outside import bring_in
+from shiftproof.bench.outside import bring_in, require_same_method
 from shiftproof.bench.sharing import one_gpu_for_many
 from shiftproof.bench.stages import suppliers_first, take_stage
 from shiftproof.bench.turns import turn
@@ -154,6 +154,7 @@ def _given(job: Job, style: Style) -> tuple[str, Dataset, dict[str, Any]]:
     """What `fit` is given for a job, its first stage taken over where it can be."""
     for source in job.outside:
         bring_in(source)
+    require_same_method(job.out, job.method, job.outside)
     settings = {key: value for key, value in job.settings.items() if key != "group"}
     dataset = load_for(job)
     if job.share_stages:

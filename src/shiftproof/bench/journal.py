@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof.bench.jobs import Engine, Job, run_jobs
+from shiftproof.bench.outside import own_sources
 from shiftproof.training.checkpoint import read_json
 from shiftproof.training.identity import commit, plain
 from shiftproof.training.progress import Style
@@ -41,12 +42,14 @@ _OF_TIMING = ("device", "compiled", "commit", "versions", *CLOCKED)
 
 def _asked(job: Job) -> dict[str, Any]:
     """What the job is, as it reads after a round trip through JSON."""
+    own = own_sources(job.outside, method=job.method, data=job.data)
     return {
         "run": Path(os.path.relpath(job.out, journal_of(job).parent)).as_posix(),
         "data": job.data,
         "method": job.method,
         "seed": job.seed,
         "settings": plain(dict(job.settings)),
+        **({"source": own} if own else {}),
     }
 
 

@@ -7,13 +7,20 @@ import importlib.util
 import inspect
 import re
 import sys
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import Any, Literal
 
+from shiftproof.data.dataset import Dataset
 from shiftproof.errors import ShiftproofError, nearest
 from shiftproof.methods.base import Method
 from shiftproof.registry import datasets, methods
+from shiftproof.training.checkpoint import read_json, read_tensors, write_json
+from shiftproof.training.run import CHECKPOINT, CONFIG, METRICS, STACK
+
+SOURCE = "source.json"  # beside a run of the user's own method: the fingerprint of its file
 
 
 @dataclass(frozen=True)
@@ -32,12 +39,12 @@ def bring_in(source: str) -> Outside:
     """
     path, thing, place = _found(source)
     known = methods if inspect.isclass(thing) else datasets
-    entry = next((entry for entry in known if entry.make is thing), None)
+    entry = next((entry for entry in known if inspect.unwrap(entry.make) is thing), None)
     if entry is None:
         name = _spoken(place)
         if name in known and _origin(known[name].make) != str(path):
             raise ShiftproofError(f"the {known.kind} name '{name}' of {path.name} is taken; register it under another")
-        known.add(name, thing)
+        known.add(name, thing if inspect.isclass(thing) else _returning_data(thing, f"'{place}' of {path}"))
     else:
         name = entry.name
     return Outside("method" if inspect.isclass(thing) else "dataset", name)
@@ -47,6 +54,44 @@ def absolute(source: str) -> str:
     """The same source by its full path, for processes with another working folder."""
     file, _, place = source.rpartition(":")
     return f"{Path(file).resolve()}:{place}"
+
+
+def own_sources(outside: Iterable[str], *, method: str, data: str = "") -> dict[str, str]:
+    """The fingerprints of those files that a run by this method (on this data) is of."""
+    found = {}
+    for source in outside:
+        own, (file, _, place) = bring_in(source), source.rpartition(":")
+        known, name = (methods, method) if own.kind == "method" else (datasets, data.partition(":")[0])
+        if own.name == name and _origin(known[name].make) == str(Path(file).resolve()):
+            content = b"\n".join(Path(file).read_bytes().splitlines())
+            found[place] = hashlib.blake2b(content, digest_size=8).hexdigest()
+    return found
+
+
+def require_same_method(folder: Path, method: str, outside: Iterable[str]) -> None:
+    """Refuse to keep or to go on with a run of the user's own method whose file has changed since."""
+    sources = own_sources(outside, method=method)
+    path = folder / SOURCE
+    before = read_json(path, "resuming") if path.exists() else None
+    if not sources or before == sources:
+        return
+    if before is not None and _begun(folder):
+        raise ShiftproofError(
+            f"{folder} holds a run of {' and '.join(sources)} as its file was before it changed; "
+            "remove that folder or choose another with --out"
+        )
+    if before is not None:  # of a method that failed in its first epoch and was mended
+        for name in (CHECKPOINT, CONFIG):
+            (folder / name).unlink(missing_ok=True)
+    write_json(path, sources)
+
+
+def _begun(folder: Path) -> bool:
+    """Whether an epoch was trained in a folder, or a stage that lies in it."""
+    own = folder / CHECKPOINT
+    if own.exists() and read_tensors(own, "resuming")[1].get("epoch") != 0:
+        return True
+    return any(file.name in (METRICS, STACK, CHECKPOINT) and file != own for file in folder.rglob("*.*"))
 
 
 def _found(source: str) -> tuple[Path, Any, str]:
@@ -67,6 +112,29 @@ def _found(source: str) -> tuple[Path, Any, str]:
     return path, thing, place
 
 
+def _returning_data(make: Callable[..., Any], what: str) -> Callable[..., Any]:
+    """The user's function, its result looked at."""
+    needed = [name for name, one in inspect.signature(make).parameters.items() if _must_be_given(one)]
+    if needed:
+        raise ShiftproofError(f"{what} cannot be called without '{needed[0]}'; give it a default")
+
+    @wraps(make)
+    def checked(*args: Any, **options: Any) -> Dataset:
+        made = make(*args, **options)
+        if not isinstance(made, Dataset):
+            raise ShiftproofError(f"{what} returned {type(made).__name__}, not a shiftproof.Dataset")
+        return made
+
+    return checked
+
+
+def _must_be_given(parameter: inspect.Parameter) -> bool:
+    return parameter.default is parameter.empty and parameter.kind not in (
+        parameter.VAR_POSITIONAL,
+        parameter.VAR_KEYWORD,
+    )
+
+
 def _module(path: Path) -> Any:
     """The file as a module, executed once for each of its states."""
     content = path.read_bytes()
@@ -82,7 +150,7 @@ def _module(path: Path) -> Any:
     except ShiftproofError:
         del sys.modules[name]
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a program that ends itself is not one to import
         del sys.modules[name]
         raise ShiftproofError(f"{path} cannot be read: {type(error).__name__}: {error}") from error
     return module
@@ -90,7 +158,7 @@ def _module(path: Path) -> Any:
 
 def _origin(make: Any) -> str | None:
     try:
-        return inspect.getsourcefile(make)
+        return inspect.getsourcefile(inspect.unwrap(make))
     except TypeError:
         return None
 

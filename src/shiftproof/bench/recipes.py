@@ -18,6 +18,7 @@ from shiftproof.bench.jobs import DataKey, Job, key_of_data, load_by, load_for
 from shiftproof.bench.table import rows_of
 from shiftproof.data.dataset import Dataset, Split
 from shiftproof.data.storage import save_dataset
+from shiftproof.errors import unknown
 from shiftproof.registry import methods, register
 from shiftproof.training.progress import Style
 from shiftproof.training.steps import Compile
@@ -57,6 +58,9 @@ class Work:
 
     def wanted(self, names: Sequence[str]) -> list[str]:
         """The names asked for with --only, all of them where none is."""
+        for one in self.only:
+            if one not in names:
+                raise unknown("part of the recipe", one, names)
         return [name for name in names if not self.only or name in self.only]
 
 

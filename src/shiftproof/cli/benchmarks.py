@@ -72,9 +72,6 @@ def bench(
         _report_tables(results, out, as_json)
         return
     entry = recipes[recipe]
-    if report_ and not collect and not smoke:
-        _report_table(recipe, results, out, as_json)
-        return
     asked = Asked(
         recipe=recipe,
         out=out,
@@ -90,18 +87,22 @@ def bench(
         outside=tuple(with_ or ()),
         search=None if search is None else Search(search, search_seeds, sampler),  # type: ignore[arg-type]
     )
+    if report_ and not collect and not smoke:
+        _report_table(asked.name, results, out, as_json)
+        return
     if asked.search is not None and not as_json:
         jobs, joined = jobs_of(asked, entry.make())
         print(asked.search.describe([*jobs, *joined]))
     command = command_line().replace(" --collect", "").replace(" --report", "")  # which trains what is missing
     rows, written = measure(asked, command)
-    if as_json:
+    if as_json and not report_:
         print(json.dumps(rows, indent=1))
         return
-    print_rows(rows)
-    for file in written:
-        print(f"written: {file}")
-    if report_ and written:
+    if not as_json:
+        print_rows(rows)
+        for file in written:
+            print(f"written: {file}")
+    if report_:
         _report_table(asked.name, written[0].parent, out, as_json)
 
 
