@@ -59,6 +59,55 @@ def test_the_budget_is_said_before_it_is_spent(tmp_path):
     assert said.endswith("6 runs")
 
 
+def test_no_more_seeds_are_counted_than_there_are(tmp_path, small_recipe):
+    jobs = Recipe("any", (Cell(BITS, "erm"),), seeds=2).jobs(tmp_path)
+    assert "2 seeds each: 40 runs" in Search(20, seeds=5).describe(jobs)
+    rows, _ = measure(
+        Asked(small_recipe, tmp_path, tmp_path / "results", device="cpu", only=("erm",), search=Search(1, seeds=9)), ""
+    )
+    assert [row["search"]["seeds"] for row in rows] == [2]
+
+
+def test_a_setting_that_diverges_is_the_worst_and_stops_nobody(tmp_path, small_recipe, monkeypatch):
+    far = {"lr": Choice((1e30,))}
+    monkeypatch.setattr("shiftproof.bench.search.ranges_of", lambda method, data: far)
+    asked = Asked(small_recipe, tmp_path, tmp_path / "results", seeds=1, device="cpu", search=Search(2))
+    rows, _ = measure(asked, "command")
+    assert [(row["method"], row["search"]["chosen"]) for row in rows] == [("erm", {}), ("irm", {})]
+    assert all(row["mean"] is not None for row in rows)
+    cell = tmp_path / "small-table" / "two-bit_per_env=40" / "erm"
+    assert not (cell / "try-1-seed-1" / "metrics.json").exists()
+
+
+def test_an_error_that_chose_a_setting_is_told_as_it_is(tmp_path, small_recipe, monkeypatch):
+    monkeypatch.setattr("shiftproof.bench.search.LOWER_IS_BETTER", frozenset({"worst_group"}))
+    asked = Asked(small_recipe, tmp_path, tmp_path / "results", only=("erm",), device="cpu", search=Search(3))
+    (row,), _ = measure(asked, "command")
+    lines = read_journal(tmp_path / "small-table" / "runs.jsonl").values()
+    assert row["search"]["validation"] == min(
+        line["metrics"]["val"]["worst_group"] for line in lines if line["seed"] == 1
+    )
+
+
+def test_what_optuna_proposes_lies_beside_what_was_drawn(tmp_path, small_recipe):
+    pytest.importorskip("optuna", reason="needs Optuna")
+    for search in (Search(2), Search(2, sampler="optuna"), Search(2, seeds=2, sampler="optuna")):
+        measure(Asked(small_recipe, tmp_path, tmp_path / "results", device="cpu", search=search), "command")
+
+
+def test_a_short_run_stays_short_under_a_search(tmp_path):
+    cells = (Cell("spmotif-struc:bias=0.9", "gmt-sam"),)
+    (job,) = Recipe("any", cells, seeds=1).jobs(tmp_path, smoke=True)
+    assert "samples" in ranges_of("gmt-sam", job.data)
+    assert "samples" not in Search(3)._proposals(job).ask(1)
+
+
+def test_a_search_is_not_collected(tmp_path, small_recipe):
+    asked = Asked(small_recipe, tmp_path, tmp_path / "results", device="cpu", collect=True, search=Search(2))
+    with pytest.raises(ShiftproofError, match="--collect trains nothing, and a search does"):
+        measure(asked, "command")
+
+
 def test_a_search_on_data_without_validation_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("shiftproof.bench.search.load_for", lambda job: SimpleNamespace(splits={"train": 0, "test": 0}))
     jobs = Recipe("any", (Cell(BITS, "erm"),), seeds=1).jobs(tmp_path)

@@ -55,13 +55,17 @@ class Search:
 
     def describe(self, jobs: Sequence[Job]) -> str:
         """The budget in words, to be printed before it is spent."""
-        cells = len(_by_cell(jobs))
-        seeds = f"{self.seeds} seed{'s' if self.seeds > 1 else ''}"
+        cells, count = len(_by_cell(jobs)), self._count(jobs)
+        seeds = f"{count} seed{'s' if count > 1 else ''}"
         return (
             f"search: {self.budget} settings ({self.sampler}) for each of {cells} cells, the same for every method, "
-            f"{seeds} each: {cells * self.budget * self.seeds} runs, judged on validation alone; "
+            f"{seeds} each: {cells * self.budget * count} runs, judged on validation alone; "
             f"then the chosen settings with all seeds: {len(jobs)} runs"
         )
+
+    def _count(self, jobs: Sequence[Job]) -> int:
+        """The seeds that a setting is tried with: no more than there are."""
+        return min(self.seeds, len({job.seed for job in jobs}))
 
     def choose(
         self, jobs: Sequence[Job], *, engine: Engine | None = None, style: Style = "auto"
@@ -75,7 +79,9 @@ class Search:
         for numbers in rounds:  # random settings wait for nobody; Optuna's wait for those before
             asked = [(key, number, propose[key].ask(number)) for number in numbers for key in cells]
             trying = {
-                (key, number): [_with(job, number, settings) for job in cells[key][: self.seeds]]
+                (key, number): [
+                    replace(self._with(job, number, settings), may_diverge=True) for job in cells[key][: self.seeds]
+                ]
                 for key, number, settings in asked
             }
             train_noted([job for some in trying.values() for job in some], engine=engine, style=style)
@@ -88,21 +94,30 @@ class Search:
     def chosen_jobs(self, jobs: Sequence[Job], tried: Mapping[Path, Sequence[Tried]]) -> list[Job]:
         """The jobs with the chosen settings on top; they still stand under their cell."""
         best = {key: some[0] for key, some in tried.items()}
-        return [_with(job, best[_cell(job)].number, best[_cell(job)].settings) for job in jobs]
+        return [self._with(job, best[_cell(job)].number, best[_cell(job)].settings) for job in jobs]
 
     def with_choices(self, rows: list[Row], jobs: Sequence[Job], tried: Mapping[Path, Sequence[Tried]]) -> list[Row]:
         """Rows of the jobs that say what was chosen out of how many, and the value on validation that chose it."""
-        named = {(job.data, job.method, str(dict(job.variant))): self._said(tried[_cell(job)]) for job in jobs}
+        named = {
+            (job.data, job.method, str(dict(job.variant))): self._said(tried[_cell(job)], job, self._count(jobs))
+            for job in jobs
+        }
         keys = [(row["dataset"], row["method"], str(dict(row["variant"]))) for row in rows]
         return [{**row, "search": named[key]} if key in named else row for row, key in zip(rows, keys, strict=True)]
 
-    def _said(self, tried: Sequence[Tried]) -> dict[str, Any]:
+    def _said(self, tried: Sequence[Tried], job: Job, seeds: int) -> dict[str, Any]:
         best = tried[0]
-        value = best.validation if math.isfinite(best.validation) else None
-        return {"budget": self.budget, "seeds": self.seeds, "chosen": dict(best.settings), "validation": value}
+        value = best.validation * _sign(job) if math.isfinite(best.validation) else None
+        return {"budget": self.budget, "seeds": seeds, "chosen": dict(best.settings), "validation": value}
+
+    def _with(self, job: Job, number: int, settings: Mapping[str, Any]) -> Job:
+        """The job with a setting; what Optuna proposes depends on the seeds it was told of, so its runs lie apart."""
+        own = number > 0 and self.sampler == "optuna"
+        name = f"try-{f'optuna-{self.seeds}-' if own else ''}{number}-{job.out.name}"
+        return replace(job, settings={**job.settings, **settings}, out=job.out.with_name(name))
 
     def _proposals(self, job: Job) -> _Random | _Optuna:
-        ranges = {k: some for k, some in ranges_of(job.method, job.data).items() if k not in job.variant}
+        ranges = {k: some for k, some in ranges_of(job.method, job.data).items() if k not in job.settings}
         number = zlib.crc32("/".join(_cell(job).parts[-2:]).encode())
         return (_Random if self.sampler == "random" else _Optuna)(ranges, number)
 
@@ -121,10 +136,6 @@ def _by_cell(jobs: Sequence[Job]) -> dict[Path, list[Job]]:
     return cells
 
 
-def _with(job: Job, number: int, settings: Mapping[str, Any]) -> Job:
-    return replace(job, settings={**job.settings, **settings}, out=job.out.with_name(f"try-{number}-{job.out.name}"))
-
-
 def _require_validation(jobs: Sequence[Job]) -> None:
     for data, job in {job.data: job for job in jobs}.items():
         if "val" not in load_for(job).splits:
@@ -134,12 +145,17 @@ def _require_validation(jobs: Sequence[Job]) -> None:
 
 
 def _validation(job: Job) -> float:
-    """The metric on the validation split, more is better; a run without a defined one is the worst."""
+    """The metric on the validation split, more is better; one that diverged or has no defined value is the worst."""
+    if not job.finished:
+        return -math.inf
     metric = str(read_json(job.out / CONFIG, "a search")["metric"])
     value = read_json(job.out / METRICS, "a search")["metrics"]["val"].get(metric)
-    if value is None:
-        return -math.inf
-    return -value if metric in LOWER_IS_BETTER else value
+    return -math.inf if value is None else value * _sign(job)
+
+
+def _sign(job: Job) -> float:
+    """-1 where less of the run's metric is better."""
+    return -1.0 if str(read_json(job.out / CONFIG, "a search")["metric"]) in LOWER_IS_BETTER else 1.0
 
 
 class _Random:
