@@ -169,6 +169,8 @@ def test_first_stages_are_a_stack_too(graphs, tmp_path, kill_after, method, done
     with pytest.raises(Killed):
         sp.fit_seeds(method, graphs, seeds=(0, 1), out=tmp_path / "stopped", **settings)
     kill_after(None)
+    with pytest.raises(ShiftproofError, match="already holds an unfinished run"):
+        sp.fit_seeds(method, graphs, seeds=(0, 1), out=tmp_path / "stopped", **settings)
     again = sp.fit_seeds(method, graphs, seeds=(0, 1), out=tmp_path / "stopped", resume=True, **settings)
     same_runs(again, whole)
     without = sp.fit_seeds(method, graphs, seeds=(0, 1), **settings)
@@ -275,6 +277,25 @@ def test_batches_keep_their_size_when_a_stack_goes_on(graphs, tmp_path, kill_aft
         sp.fit_seeds("erm", graphs, seeds=(0, 1), out=tmp_path / "stopped", **settings)
     kill_after(None)
     same_runs(sp.fit_seeds("erm", graphs, seeds=(0, 1), out=tmp_path / "stopped", resume=True, **settings), whole)
+
+
+def test_a_single_run_remembers_the_size_of_its_replayed_batches(graphs, tmp_path):
+    def loop() -> Loop:
+        made = loop_for("erm", graphs, seed=0, out=tmp_path, resume=True, device="cpu", compile=True, **SMALL)
+        made.device = torch.device("cuda")  # where steps are replayed
+        return made
+
+    first, again = loop(), loop()
+    optimizer = first.optimizer()
+    stepper = first._stepper(optimizer)
+    stepper.usable = False  # this machine need not have one
+    stepper.room = (256, 512)
+    first._train_epoch(stepper)
+    first.device = again.device = torch.device("cpu")
+    tensors, note = first.state(optimizer)
+    again.take_state(tensors, json.loads(json.dumps(note)), tmp_path, again.optimizer())
+    again.device = torch.device("cuda")
+    assert again._stepper(again.optimizer()).room == (256, 512)
 
 
 def test_a_stopped_stack_can_go_on_as_single_runs(graphs, tmp_path, kill_after):

@@ -74,6 +74,7 @@ class Loop:
         self.epoch_seconds: list[float] = []
         self.stopped = False
         self.together = 1  # runs that are trained as one with this one; times are its share
+        self.room: tuple[int, int] | None = None  # of a batch whose step is replayed: noise follows its size
 
     def finished(self) -> Run | None:
         """The run that already lies in the folder, if it is to be kept; refuse to write over one that is not."""
@@ -102,10 +103,14 @@ class Loop:
         finally:
             torch.use_deterministic_algorithms(before)
 
-    def prepare(self, trainer: Trains | None = None) -> None:
-        """Stage 0 of a run that starts anew; `trainer` stands in for the run's own."""
+    def begin(self) -> None:
+        """Leave word in the folder that a run is under way there."""
         if self.folder is not None:
             files.write_json(self.folder / CONFIG, self.config)
+
+    def prepare(self, trainer: Trains | None = None) -> None:
+        """Stage 0 of a run that starts anew; `trainer` stands in for the run's own."""
+        self.begin()
         self.method.prepare(self.numbered, trainer or self.trainer)
         self.method.to(self.device)
         torch.manual_seed(self.trainer.seed)
@@ -161,6 +166,8 @@ class Loop:
                 one_by_one += 1
                 if self.method.domain_by_domain and one_by_one % domains == 0:
                     self.method.after_domains(domains)
+        if isinstance(stepper, ReplayedStepper):
+            self.room = stepper.room
         if report := self.trainer.balance.report():
             self._look()
             self.history[-1]["balance"] = report
@@ -315,9 +322,12 @@ class Loop:
         if issubclass(kind, ReplayedStepper) and not self.method.capturable:
             kind = EagerStepper
         trainer, parameters = self.trainer, [p for group in optimizer.param_groups for p in group["params"]]
-        return kind(
+        stepper = kind(
             self.method, optimizer, trainer.balance, renewed=lambda step: make_optimizer(trainer, parameters, step)
         )
+        if isinstance(stepper, ReplayedStepper):
+            stepper.room = self.room
+        return stepper
 
     def _save(self, optimizer: torch.optim.Optimizer | None) -> None:
         if self.folder is not None:
@@ -345,6 +355,7 @@ class Loop:
             "seconds": self.seconds,
             "history": self.history,
             "balance": self.trainer.balance.state_dict(),
+            "room": self.room,
         }
         return tensors, note
 
@@ -376,6 +387,7 @@ class Loop:
             self.best_value = math.nan if note["best_value"] is None else note["best_value"]
             self.best_loss = math.nan if note.get("best_loss") is None else note["best_loss"]
             self.seconds, self.history = note["seconds"], note["history"]
+            self.room = None if note.get("room") is None else tuple(note["room"])
             self.trainer.balance.load_state_dict(note["balance"])
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             if isinstance(error, ShiftproofError):

@@ -91,7 +91,6 @@ class Together:
         self.ahead: list[PaddedBatches] | None = None  # the next epoch, where it is laid out already
         self.side: torch.cuda.Stream | None = None  # where it is laid out
         self.orders: list[Tensor] = []  # the states of the members' shuffling after the last epoch
-        self.room: tuple[int, int] | None = None  # of a batch before the stack was stopped: noise follows its size
         splits = {name: [len(loop.data[name]) for loop in loops] for name in loops[0].looked_at}
         self.predicts = all(len(set(counts)) == 1 for counts in splits.values())
         for loop in loops:
@@ -146,7 +145,8 @@ class Together:
         found = [stage for stage in stages if stage is not None]
         if len(found) < len(stages):
             return None
-        for stage in found:
+        for loop, stage in zip(self.loops, found, strict=True):
+            loop.begin()
             stage.method.requires_grad_(True)
         runs = [
             loop.trainer.reference_loop(stage.method, loop.numbered, stage.name, epochs=stage.epochs)
@@ -188,6 +188,7 @@ class Together:
         note = ""
         for i, loop in enumerate(loops):
             loop.step += len(values)
+            loop.room = stepper.room
             if i in going:
                 loop.names = stepper.names
                 loop.epoch_seconds.append(seconds)
@@ -257,7 +258,7 @@ class Together:
         renewed = lambda step: make_optimizer(trainer, moved, step)  # noqa: E731
         stepper = StackedStepper(self.stack, optimizer, trainer.balance, renewed=renewed)
         stepper.usable = bool(trainer.compile) and self.first.device.type == "cuda"
-        stepper.room = self.room
+        stepper.room = self.first.room
         return stepper
 
     def _try(self) -> None:
@@ -303,8 +304,7 @@ class Together:
             tensors |= {f"{i}/kept.{name}": tensor for name, tensor in self.kept.get(i, {}).items()}
             notes.append(note)
         seeds = [loop.trainer.seed for loop in self.loops]
-        note = {"seeds": seeds, "members": notes, "room": stepper.room}
-        files.write_tensors(self.first.folder / STACK, tensors, note)
+        files.write_tensors(self.first.folder / STACK, tensors, {"seeds": seeds, "members": notes})
 
     def _restore(self) -> bool:
         """Go on from the file of the same stack, or of a larger one whose training is over."""
@@ -328,7 +328,6 @@ class Together:
                 self.kept |= {i: kept} if (kept := files.under("kept.", state)) else {}
                 loop.take_state(state, members[number], path, own)
             self._take_along()
-            self.room = None if note.get("room") is None else tuple(note["room"])
             return True
         return False
 
@@ -340,7 +339,7 @@ class Together:
             loop = self.loops[i]
             files.restore(loop.method, whole.method.state_dict(), str(loop.folder))
             files.unpack_optimizer(self.own[i], packed)  # type: ignore[arg-type]
-            loop.epoch, loop.step, loop.seconds = whole.epoch, whole.step, whole.seconds
+            loop.epoch, loop.step, loop.seconds, loop.room = whole.epoch, whole.step, whole.seconds, whole.room
 
     def _conclude(self) -> list[Run | TrainingDiverged]:
         """The last first: as long as any run is unfinished, the one that holds the checkpoint is."""
