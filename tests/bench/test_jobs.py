@@ -46,6 +46,19 @@ def test_a_failing_run_in_another_process_raises_its_own_sentence(tmp_path):
         list(run_jobs(jobs[:2], workers=2, style="none"))
 
 
+def test_a_worker_that_is_killed_is_one_sentence_and_finished_runs_stay(tmp_path):
+    (tmp_path / "own.py").write_text(
+        "import os\nfrom shiftproof.methods import ERM\n\nclass Killed(ERM):\n"
+        "    def losses(self, batch):\n        os.kill(os.getpid(), 9)\n"
+    )
+    good = jobs_in(tmp_path)[0]
+    bad = replace(good, method="killed", out=tmp_path / "bad", outside=(f"{tmp_path / 'own.py'}:Killed",))
+    list(run_jobs([good], style="none"))
+    with pytest.raises(ChildProcessError, match="was killed from outside"):
+        list(run_jobs([replace(good, resume=True), bad], workers=2, style="none"))
+    assert good.finished
+
+
 def test_a_random_setting_that_diverges_is_passed_over_where_that_may_be(tmp_path):
     chosen = {"epochs": 3, "widths": "(4,)", "lr": 1e30}
     bad = Job(BITS, "erm", 0, tmp_path / "bad", chosen, resume=True)

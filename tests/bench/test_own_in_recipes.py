@@ -138,11 +138,14 @@ def test_a_joined_method_follows_the_protocol_of_its_data():
         ("own.py:Path", "is a class, but not a subclass of shiftproof.Method"),
         ("broken.py:MyMethod", "cannot be read: ZeroDivisionError"),
         ("program.py:MyMethod", "cannot be read: SystemExit: 0"),
-        ("own.py:needing", "cannot be called without 'x'; give it a default"),
+        ("own.py:needing", "cannot be made without 'x'; give it a default"),
+        ("own.py:Needing", "cannot be made without 'penalty'; give it a default"),
     ],
 )
 def test_a_wrong_source_is_one_sentence(own_file, place, sentence):
-    own_file.write_text(OWN + "\nfrom pathlib import Path\n\ndef needing(x, y=1):\n    pass\n")
+    more = "\nfrom pathlib import Path\n\ndef needing(x, y=1):\n    pass\n"
+    more += "\nclass Needing(ERM):\n    def __init__(self, shape, penalty, **options):\n        pass\n"
+    own_file.write_text(OWN + more)
     (own_file.parent / "program.py").write_text("import sys\n\nsys.exit(0)\n")
     (own_file.parent / "broken.py").write_text("1 / 0")
     with pytest.raises(ShiftproofError, match=sentence.replace("?", r"\?").replace(".", r"\.")):

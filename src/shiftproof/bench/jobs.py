@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -213,6 +214,11 @@ class Local:
             for future in as_completed(waiting):
                 try:
                     ours = future.result()
+                except BrokenProcessPool:
+                    raise ChildProcessError(
+                        "a process that trained runs was killed from outside (memory may have run out); finished runs "
+                        "are kept, and the same command goes on from there, with fewer --workers if need be"
+                    ) from None
                 except BaseException:
                     pool.shutdown(wait=False, cancel_futures=True)
                     raise

@@ -109,14 +109,14 @@ def _found(source: str) -> tuple[Path, Any, str]:
         raise ShiftproofError(f"'{place}' of {file} is a class, but not a subclass of shiftproof.Method")
     if not callable(thing):
         raise ShiftproofError(f"'{place}' of {file} is neither a Method class nor a function that returns a Dataset")
+    needed = [name for name, one in inspect.signature(thing).parameters.items() if _must_be_given(one)]
+    if needed[1 if inspect.isclass(thing) else 0 :]:  # a method is given the shape of its data
+        raise ShiftproofError(f"'{place}' of {file} cannot be made without '{needed[-1]}'; give it a default")
     return path, thing, place
 
 
 def _returning_data(make: Callable[..., Any], what: str) -> Callable[..., Any]:
     """The user's function, its result looked at."""
-    needed = [name for name, one in inspect.signature(make).parameters.items() if _must_be_given(one)]
-    if needed:
-        raise ShiftproofError(f"{what} cannot be called without '{needed[0]}'; give it a default")
 
     @wraps(make)
     def checked(*args: Any, **options: Any) -> Dataset:
