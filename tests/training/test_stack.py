@@ -2,6 +2,7 @@
 
 import copy
 import json
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -296,6 +297,33 @@ def test_a_single_run_remembers_the_size_of_its_replayed_batches(graphs, tmp_pat
     again.take_state(tensors, json.loads(json.dumps(note)), tmp_path, again.optimizer())
     again.device = torch.device("cuda")
     assert again._stepper(again.optimizer()).room == (256, 512)
+
+
+def test_a_run_on_the_second_gpu_captures_its_steps_there(graphs, monkeypatch):
+    """A step captured on another device would be empty, and replaying it would train nothing."""
+    loop, entered = loop_for("erm", graphs, seed=0, device="cpu", **SMALL), []
+
+    @contextmanager
+    def device(where):
+        entered.append(where)
+        yield
+
+    monkeypatch.setattr(torch.cuda, "device", device)
+    with loop.reproducibly():
+        assert not entered
+    loop.device = torch.device("cuda:1")
+    with loop.reproducibly():
+        assert entered == [torch.device("cuda:1")]
+
+
+def test_after_a_first_stage_operations_may_still_have_no_deterministic_version(graphs):
+    loop = loop_for("erm", graphs, seed=0, deterministic=True, **SMALL)
+    with loop.reproducibly():
+        with loop.reproducibly():
+            pass
+        assert torch.are_deterministic_algorithms_enabled()
+        assert torch.is_deterministic_algorithms_warn_only_enabled()
+    assert not torch.are_deterministic_algorithms_enabled()
 
 
 def test_a_stopped_stack_can_go_on_as_single_runs(graphs, tmp_path, kill_after):

@@ -6,7 +6,7 @@ import math
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -94,14 +94,19 @@ class Loop:
 
     @contextmanager
     def reproducibly(self) -> Iterator[None]:
-        """Inside, random numbers are those of the run's seed, and operations as repeatable as it asks for."""
+        """Inside, random numbers are those of the run's seed, and operations as repeatable as it asks for.
+
+        Streams, captured steps and the state of random numbers are those of the run's GPU, also where it is the second.
+        """
         torch.manual_seed(self.trainer.seed)
         before = torch.are_deterministic_algorithms_enabled()
+        lenient = torch.is_deterministic_algorithms_warn_only_enabled()
         torch.use_deterministic_algorithms(before or self.trainer.deterministic, warn_only=True)
         try:
-            yield
+            with torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext():
+                yield
         finally:
-            torch.use_deterministic_algorithms(before)
+            torch.use_deterministic_algorithms(before, warn_only=lenient)
 
     def begin(self) -> None:
         """Leave word in the folder that a run is under way there."""
