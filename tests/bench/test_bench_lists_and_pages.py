@@ -3,17 +3,19 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from shiftproof.bench import Cell
 from shiftproof.bench.command import Asked, engine_named, jobs_of, measure
 from shiftproof.bench.listing import describe, missing
 from shiftproof.bench.ray_engine import Ray
 from shiftproof.cli import app
 from shiftproof.errors import ShiftproofError
-from shiftproof.registry import recipes
+from shiftproof.registry import Entry, recipes
 
 
 def test_the_list_says_what_is_missing_and_where_to_put_it(tmp_path, monkeypatch):
@@ -102,6 +104,21 @@ def test_part_of_a_recipe_goes_by_its_method_or_by_its_data_in_full_or_in_part(t
     work = recipes["pair-extrapolation"].make().work(tmp_path, only=("extrapolation:sampling=unifrm",))
     with pytest.raises(ShiftproofError, match="did you mean 'extrapolation:sampling=uniform'"):
         work.wanted(recipes["pair-extrapolation"].make().data)
+
+
+def test_all_that_is_missing_is_said_before_the_first_run(tmp_path, small_recipe, monkeypatch):
+    monkeypatch.setenv("SHIFTPROOF_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("shiftproof.data.sources._download", lambda url, place: None)
+    recipe = recipes[small_recipe].make()
+    more = replace(recipe, cells=(*recipe.cells, Cell("nci1", "erm"), Cell("dd", "erm"), Cell("nci1", "irm")))
+    recipes._entries[small_recipe] = Entry(small_recipe, lambda: more)
+    asked = Asked(small_recipe, tmp_path / "runs", tmp_path / "results", device="cpu")
+    with pytest.raises(ShiftproofError, match=r"put 'tu/NCI1\.zip' into .*; .*put 'tu/DD\.zip' into") as told:
+        measure(asked, "command")
+    assert str(told.value).count("is missing") == 2
+    assert not (tmp_path / "runs").exists()
+    assert len(measure(replace(asked, only=("two-bit",)), "command")[0]) == 2
 
 
 @pytest.mark.parametrize("option", ["out", "results"])

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from shiftproof.bench.jobs import Engine, Job, Local
+from shiftproof.bench.jobs import Engine, Job, Local, load_for
 from shiftproof.bench.journal import train_noted
+from shiftproof.bench.listing import missing
 from shiftproof.bench.measured import read_table
 from shiftproof.bench.outside import Outside, absolute, bring_in, require_same_method
 from shiftproof.bench.recipes import Cell, Recipe, Row, on_few_samples
@@ -131,6 +132,8 @@ def measure(asked: Asked, command: str) -> tuple[list[Row], list[Path]]:
             raise ShiftproofError(
                 f"{asked.folder} holds no finished run of '{asked.recipe}' to collect; leave out --collect"
             )
+    elif isinstance(asked.engine, Local):  # workers of a cluster have data of their own
+        _require_data(asked, [*jobs, *joined])
     if asked.search is not None:
         rows = _searched(asked, asked.search, recipe, jobs, joined)
     else:
@@ -138,6 +141,22 @@ def measure(asked: Asked, command: str) -> tuple[list[Row], list[Path]]:
             train_noted(_trained_as(asked, [*jobs, *joined]), engine=asked.engine, style=asked.style)
         rows = _rows(recipe, jobs, joined)
     return _finish(asked, recipe, rows, command)
+
+
+def _require_data(asked: Asked, jobs: list[Job]) -> None:
+    """Say all that is missing of the data before the first run is trained; what can be fetched is fetched."""
+    told, seen = [], {bring_in(one).name for one in asked.outside}
+    for job in jobs:
+        if job.data in seen or job.finished:
+            continue
+        seen.add(job.data)
+        if missing([job.data]):
+            try:
+                load_for(job)
+            except ShiftproofError as error:
+                told.append(str(error))
+    if told:
+        raise ShiftproofError("; ".join(dict.fromkeys(told)))
 
 
 def _rows(recipe: Recipe, jobs: list[Job], joined: list[Job]) -> list[Row]:
