@@ -101,6 +101,7 @@ def test_what_is_not_measured_is_not_tested():
     assert verdict(better(MINE, Pick("other"), ["a"])) == "holds"
     assert verdict(better(Pick("absent"), Pick("missing"))) == "not tested"
     assert verdict(every(better(MINE, ERM), better(MINE, Pick("other")))) == "not tested"
+    assert verdict(every(better(ERM, MINE), better(MINE, Pick("other")))) == "does not hold"  # whatever is measured yet
 
 
 def test_the_best_of_all_names_who_was_left_out():

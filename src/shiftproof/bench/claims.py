@@ -153,14 +153,13 @@ def all_below(some: Sequence[Pick], limit: float, on: Sequence[str]) -> Judge:
 
 
 def every(*judges: Judge) -> Judge:
-    """All of several judgements hold."""
+    """All of several judgements hold; one that does not settles it, whatever the others would be."""
 
     def judge(rows: Sequence[Row]) -> Finding:
         found = [one(rows) for one in judges]
         detail = "; ".join(dict.fromkeys(one.detail for one in found))
-        if any(one.verdict == UNTESTED for one in found):
-            return Finding(UNTESTED, detail)
-        return _found(all(one.verdict == HOLDS for one in found), detail)
+        verdicts = {one.verdict for one in found}
+        return Finding(next((verdict for verdict in (FAILS, UNTESTED) if verdict in verdicts), HOLDS), detail)
 
     return judge
 
