@@ -1,8 +1,12 @@
 """Many runs at once, and the tables they make."""
 
 import json
+import math
 import os
+import signal
 import statistics
+import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -57,6 +61,20 @@ def test_a_worker_that_is_killed_is_one_sentence_and_finished_runs_stay(tmp_path
     with pytest.raises(ChildProcessError, match="was killed from outside"):
         list(run_jobs([replace(good, resume=True), bad], workers=2, style="none"))
     assert good.finished
+
+
+def test_after_an_interruption_no_further_run_is_begun(tmp_path):
+    jobs = [replace(jobs_in(tmp_path)[0], seed=seed, out=tmp_path / str(seed)) for seed in range(20)]
+
+    def interrupt() -> None:
+        while not jobs[0].finished:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        list(run_jobs(jobs, workers=2, style="none"))
+    assert sum(job.finished for job in jobs) < 10
 
 
 def test_a_random_setting_that_diverges_is_passed_over_where_that_may_be(tmp_path):
@@ -127,6 +145,8 @@ def test_mean_and_sample_deviation():
     row = summarise(values)
     assert row == {"values": values, "mean": pytest.approx(0.3), "std": pytest.approx(0.03**0.5), "seeds": 3}
     assert summarise([0.25]) == {"values": [0.25], "mean": 0.25, "std": None, "seeds": 1}
+    lost = {"values": [0.25, None], "mean": None, "std": None, "seeds": 2}
+    assert summarise([0.25, math.nan]) == summarise([0.25, math.inf]) == lost
     assert summarise([0.25, None]) == {"values": [0.25, None], "mean": None, "std": None, "seeds": 2}
 
 

@@ -211,20 +211,20 @@ class Local:
         ):
             waiting = {pool.submit(train_together, group): group for group in groups}
             done = 0
-            for future in as_completed(waiting):
-                try:
+            try:
+                for future in as_completed(waiting):
                     ours = future.result()
-                except BrokenProcessPool:
-                    raise ChildProcessError(
-                        "a process that trained runs was killed from outside (memory may have run out); finished runs "
-                        "are kept, and the same command goes on from there, with fewer --workers if need be"
-                    ) from None
-                except BaseException:
-                    pool.shutdown(wait=False, cancel_futures=True)
-                    raise
-                done += len(waiting[future])
-                display.advance(done, waiting[future][-1].label)
-                yield from zip(waiting[future], ours, strict=True)
+                    done += len(waiting[future])
+                    display.advance(done, waiting[future][-1].label)
+                    yield from zip(waiting[future], ours, strict=True)
+            except BrokenProcessPool:
+                raise ChildProcessError(
+                    "a process that trained runs was killed from outside (memory may have run out); finished runs "
+                    "are kept, and the same command goes on from there, with fewer --workers if need be"
+                ) from None
+            except BaseException:  # also Ctrl-C, and a caller who wants no more: nothing new is begun
+                pool.shutdown(cancel_futures=True)
+                raise
 
 
 def run_jobs(

@@ -148,5 +148,5 @@ def _plain(ray: Any, error: Any, job: Job) -> BaseException:
     if isinstance(error, ray.exceptions.RayTaskError):
         return error.cause
     if isinstance(error, ray.exceptions.RayError):
-        return RuntimeError(f"Ray gave up {job.label}: {str(error).splitlines()[0]}")
+        return ChildProcessError(f"Ray gave up {job.label}: {str(error).splitlines()[0]}")
     return error

@@ -17,11 +17,12 @@ _STILL_THE_METHOD = {"compat", "protocol"}  # variants that printed figures may 
 
 
 def summarise(values: Sequence[float | None]) -> dict[str, Any]:
-    """Mean and sample deviation (None for a single value)."""
-    finite = [v for v in values if v is not None and math.isfinite(v)]
+    """Mean and sample deviation (None for a single value); a value that is not finite is None, as JSON has no other."""
+    values = [v if v is not None and math.isfinite(v) else None for v in values]
+    finite = [v for v in values if v is not None]
     mean = statistics.fmean(finite) if len(finite) == len(values) and finite else None
     std = statistics.stdev(finite) if mean is not None and len(finite) > 1 else None
-    return {"values": list(values), "mean": mean, "std": std, "seeds": len(values)}
+    return {"values": values, "mean": mean, "std": std, "seeds": len(values)}
 
 
 def rows_of(jobs: Iterable[Job], metric: str | None = None, split: str = "test") -> list[dict[str, Any]]:
