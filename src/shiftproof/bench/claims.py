@@ -159,7 +159,9 @@ def every(*judges: Judge) -> Judge:
         found = [one(rows) for one in judges]
         detail = "; ".join(dict.fromkeys(one.detail for one in found))
         verdicts = {one.verdict for one in found}
-        return Finding(next((verdict for verdict in (FAILS, UNTESTED) if verdict in verdicts), HOLDS), detail)
+        if FAILS in verdicts:
+            return Finding(FAILS, detail)
+        return Finding(UNTESTED if UNTESTED in verdicts else HOLDS, detail)
 
     return judge
 
