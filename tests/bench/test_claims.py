@@ -104,6 +104,14 @@ def test_what_is_not_measured_is_not_tested():
     assert verdict(every(better(ERM, MINE), better(MINE, Pick("other")))) == "does not hold"  # whatever is measured yet
 
 
+def test_what_is_refuted_on_one_data_set_needs_no_other():
+    others, mine = Pick("other"), Pick("mine")
+    assert verdict(better(others, mine, everywhere=True)) == "does not hold"  # on a; on b it is not measured
+    assert verdict(better(mine, others, everywhere=True)) == "not tested"
+    assert verdict(all_below([mine, others], 0.7, ["a", "b"])) == "does not hold"
+    assert verdict(all_below([mine, others], 0.9, ["a", "b"])) == "not tested"
+
+
 def test_the_best_of_all_names_who_was_left_out():
     finding = best(MINE, (ERM, Pick("other")))(TABLE)
     assert finding.verdict == "holds"

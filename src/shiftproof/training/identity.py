@@ -105,6 +105,7 @@ def _commit_of_git() -> str | None:
         return subprocess.run(["git", "-C", home, *words], capture_output=True, text=True, check=True).stdout.strip()
 
     try:
+        git("ls-files", "--error-unmatch", __file__)  # not the commit of a project that this is installed in
         dirty = "-dirty" if git("status", "--porcelain", "--", home) else ""
         return git("rev-parse", "HEAD") + dirty
     except (OSError, subprocess.CalledProcessError):
