@@ -72,14 +72,16 @@ def draw_dots(
 ) -> Path:
     """One panel a title, one line a row: a dot a seed, a bar for the mean, a thin line at the mean of `reference`.
 
-    `curves` are further panels below, as `draw_curves` makes them.
+    A name has the same colour in all panels. `curves` are further panels below, as `draw_curves` makes them.
     """
     columns = max(len(panels), len(curves or {}))
+    names = dict.fromkeys(name for rows in panels.values() for name in rows)
+    colours = {name: COLOURS[number % len(COLOURS)] for number, name in enumerate(names)}
     heights = [0.3 * max(len(rows) for rows in panels.values()) + 0.9] + ([2.6] if curves else [])
     with a_figure(path, 1.6 + 3.4 * columns, sum(heights)) as figure:
         grid = figure.subplots(len(heights), columns, squeeze=False, height_ratios=heights)
         for axes, (title, rows) in zip(grid[0], panels.items(), strict=False):
-            _dots(axes, rows, reference)
+            _dots(axes, rows, colours, reference)
             axes.set_title(title)
             if axes is not grid[0][0] and list(rows) == list(next(iter(panels.values()))):
                 axes.set_yticklabels([])  # the first panel has them
@@ -157,9 +159,9 @@ def _line(axes: Any, line: Line, colour: str) -> Any:
     return axes.plot(x, mean, "o-", color=colour, linewidth=1.6, markersize=3.5)[0]
 
 
-def _dots(axes: Any, rows: Mapping[str, Row], reference: str) -> None:
-    for number, row in enumerate(rows.values()):
-        colour = COLOURS[number % len(COLOURS)]
+def _dots(axes: Any, rows: Mapping[str, Row], colours: Mapping[str, str], reference: str) -> None:
+    for number, (name, row) in enumerate(rows.items()):
+        colour = colours[name]
         values = [value for value in row["values"] if value is not None]
         axes.plot(values, [number] * len(values), "o", color=colour, markersize=5, alpha=0.55, mew=0)
         if row["mean"] is not None:
