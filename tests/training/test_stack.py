@@ -23,10 +23,12 @@ from shiftproof.methods.base import Method
 from shiftproof.nn import GNNEncoder
 from shiftproof.training import CannotStack, Run, Trainer, TrainingDiverged
 from shiftproof.training import together as training_together
+from shiftproof.training.balance import Weighted
 from shiftproof.training.checkpoint import read_tensors
 from shiftproof.training.loop import Loop
 from shiftproof.training.run import STACK, WEIGHTS
 from shiftproof.training.stack import BatchStack, Stack, StackedStepper
+from shiftproof.training.steps import ReplayedStepper
 from shiftproof.training.together import Together, fit_together
 
 GRAPHS = "spmotif-struc:train_per_class=8,val_per_class=5,test_per_class=4"
@@ -324,6 +326,20 @@ def test_after_a_first_stage_operations_may_still_have_no_deterministic_version(
         assert torch.are_deterministic_algorithms_enabled()
         assert torch.is_deterministic_algorithms_warn_only_enabled()
     assert not torch.are_deterministic_algorithms_enabled()
+
+
+@pytest.mark.parametrize("stacked", [False, True])
+def test_a_captured_step_is_captured_anew_when_more_samples_are_drawn(graphs, stacked):
+    """Also without a penalty, whose weight would change with them."""
+    members = members_of("gmt-simulated", graphs, samples=4, sample_warmup="single", decay_interval=2, penalty=0.0)
+    method = Stack(members) if stacked else members[0]
+    stepper = ReplayedStepper(method, torch.optim.Adam(method.parameters()), Weighted())
+    phases = []
+    for epoch in range(4):
+        for member in members:
+            member.start_epoch(epoch)
+        phases.append(stepper._phase(epoch))
+    assert phases[0] == phases[1] != phases[2] == phases[3]
 
 
 def test_a_stopped_stack_can_go_on_as_single_runs(graphs, tmp_path, kill_after):

@@ -249,6 +249,11 @@ class Method(nn.Module):
     def start_epoch(self, epoch: int) -> None:
         """Told the number of each epoch before it begins, for terms that follow a schedule."""
 
+    @property
+    def phase(self) -> tuple[Any, ...]:
+        """What a step of this epoch has built in beside the weights of its terms; a change has it captured anew."""
+        return ()
+
     def selectable(self, epoch: int) -> bool:
         """Whether the epoch may be the one that is kept. Always, by default."""
         return True

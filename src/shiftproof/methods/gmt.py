@@ -125,6 +125,10 @@ class GMTSimulated(GSAT):
         self.drawn = 1 if warming else self.samples
         self.weights["information"] = self.penalty * (2 if warming else 1)
 
+    @property
+    def phase(self) -> tuple[Any, ...]:
+        return (self.drawn,)
+
     def distribution(self, batch: GraphBatch, logits: Tensor) -> BernoulliSubgraph:
         return BernoulliSubgraph(
             logits,

@@ -90,6 +90,10 @@ class Stack(Method):
             self.whole[f"method.{name}"] = whole
         self._calls = (_Calls(members[0]),)  # in a tuple, because the weights are given with every call
 
+    @property
+    def phase(self) -> tuple[Any, ...]:
+        return self.members[0].phase
+
     def losses(self, batch: BatchStack) -> dict[str, Tensor]:  # type: ignore[override]
         """The named terms of every member, `[members]` each."""
         return self._ask(batch, "losses")

@@ -204,8 +204,8 @@ class ReplayedStepper(EagerStepper):
         return self.usable
 
     def _phase(self, step: int) -> tuple:
-        """What a captured step has built in: it is captured anew when the balance or the method's weights change."""
-        return self.balance.phase(step), *self.method.weights.items()
+        """What a captured step has built in: it is captured anew when the balance or the method changes it."""
+        return self.balance.phase(step), *self.method.weights.items(), *self.method.phase
 
     def _replay(self, step: int) -> Tensor:
         assert self.captured is not None, step
