@@ -64,7 +64,7 @@ def test_a_worker_that_is_killed_is_one_sentence_and_finished_runs_stay(tmp_path
 
 
 def test_after_an_interruption_no_further_run_is_begun(tmp_path):
-    jobs = [replace(jobs_in(tmp_path)[0], seed=seed, out=tmp_path / str(seed)) for seed in range(20)]
+    jobs = [replace(jobs_in(tmp_path)[0], seed=seed, out=tmp_path / str(seed)) for seed in range(200)]
 
     def interrupt() -> None:
         while not jobs[0].finished:
@@ -74,7 +74,7 @@ def test_after_an_interruption_no_further_run_is_begun(tmp_path):
     threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
         list(run_jobs(jobs, workers=2, style="none"))
-    assert sum(job.finished for job in jobs) < 10
+    assert sum(job.finished for job in jobs) < 100  # of 200: a machine may be slow to hear of it
 
 
 def test_a_random_setting_that_diverges_is_passed_over_where_that_may_be(tmp_path):
