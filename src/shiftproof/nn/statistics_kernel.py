@@ -24,6 +24,43 @@ def _raw(rows, row_stride, sample_stride, source, node, edge, sample, cols, insi
 
 
 @triton.jit
+def _arriving(
+    rows, row_stride, sample_stride, weight, weight_stride, weight_sample, source, order, first, last, node, sample,
+    cols, inside, BLOCK: tl.constexpr, PART: tl.constexpr, WEIGHTED: tl.constexpr, DELETE: tl.constexpr,
+    TIES: tl.constexpr,
+):  # fmt: skip
+    """Count, sum, sum of squares and extremes of the messages, and how many of them tie for each."""
+    total = tl.zeros([BLOCK], tl.float32)
+    square = tl.zeros([BLOCK], tl.float32)
+    low = tl.full([BLOCK], float("inf"), tl.float32)
+    high = tl.full([BLOCK], float("-inf"), tl.float32)
+    lowest = tl.zeros([BLOCK], tl.float32)
+    highest = tl.zeros([BLOCK], tl.float32)
+    count = 0.0
+    for place in range(first, last):
+        edge = tl.load(order + place)
+        one, _ = _raw(rows, row_stride, sample_stride, source, node, edge, sample, cols, inside, PART)
+        present = 1.0
+        if WEIGHTED:
+            w = tl.load(weight + edge * weight_stride + sample * weight_sample)
+            one = one * w
+            if DELETE:
+                present = tl.where(w == 0, 0.0, 1.0)
+        count += present
+        total += one
+        square += one * one
+        if TIES:
+            fewer = tl.where(one < low, 1.0, lowest + tl.where(one == low, 1.0, 0.0))
+            lowest = tl.where(present > 0, fewer, lowest)
+            fewer = tl.where(one > high, 1.0, highest + tl.where(one == high, 1.0, 0.0))
+            highest = tl.where(present > 0, fewer, highest)
+        # a message that is not a number shows, as in torch's own extremes
+        low = tl.where(present > 0, tl.minimum(low, one, propagate_nan=tl.PropagateNan.ALL), low)
+        high = tl.where(present > 0, tl.maximum(high, one, propagate_nan=tl.PropagateNan.ALL), high)
+    return count, total, square, low, high, lowest, highest
+
+
+@triton.jit
 def forward(
     rows, row_stride, sample_stride, weight, weight_stride, weight_sample, source, order, start, stop, real,
     out, out_stride, out_sample, out_statistic, WIDTH: tl.constexpr, BLOCK: tl.constexpr, PART: tl.constexpr,
@@ -38,26 +75,10 @@ def forward(
     first, last = tl.load(start + node), tl.load(stop + node)
     if PADDED:
         last = tl.where(tl.load(real + node), last, first)
-    total = tl.zeros([BLOCK], tl.float32)
-    square = tl.zeros([BLOCK], tl.float32)
-    low = tl.full([BLOCK], float("inf"), tl.float32)
-    high = tl.full([BLOCK], float("-inf"), tl.float32)
-    count = 0.0
-    for place in range(first, last):
-        edge = tl.load(order + place)
-        one, _ = _raw(rows, row_stride, sample_stride, source, node, edge, sample, cols, inside, PART)
-        present = 1.0
-        if WEIGHTED:
-            w = tl.load(weight + edge * weight_stride + sample * weight_sample)
-            one = one * w
-            if DELETE:
-                present = tl.where(w == 0, 0.0, 1.0)
-        count += present
-        total += one
-        square += one * one
-        # a message that is not a number shows, as in torch's own extremes
-        low = tl.where(present > 0, tl.minimum(low, one, propagate_nan=tl.PropagateNan.ALL), low)
-        high = tl.where(present > 0, tl.maximum(high, one, propagate_nan=tl.PropagateNan.ALL), high)
+    count, total, square, low, high, _, _ = _arriving(
+        rows, row_stride, sample_stride, weight, weight_stride, weight_sample, source, order, first, last, node, sample,
+        cols, inside, BLOCK, PART, WEIGHTED, DELETE, False,  # pyright: ignore[reportArgumentType]
+    )  # fmt: skip
     arrived = tl.maximum(count, 1.0)
     mean = total / arrived
     to = out + node * out_stride + sample * out_sample + cols
@@ -91,29 +112,10 @@ def backward(
     first, last = tl.load(start + node), tl.load(stop + node)
     if PADDED:
         last = tl.where(tl.load(real + node), last, first)
-    total = tl.zeros([BLOCK], tl.float32)
-    square = tl.zeros([BLOCK], tl.float32)
-    low = tl.full([BLOCK], float("inf"), tl.float32)
-    high = tl.full([BLOCK], float("-inf"), tl.float32)
-    lowest = tl.zeros([BLOCK], tl.float32)  # how many messages tie for an extreme: they share its gradient
-    highest = tl.zeros([BLOCK], tl.float32)
-    count = 0.0
-    for place in range(first, last):
-        edge = tl.load(order + place)
-        one, _ = _raw(rows, row_stride, sample_stride, source, node, edge, sample, cols, inside, PART)
-        present = 1.0
-        if WEIGHTED:
-            w = tl.load(weight + edge * weight_stride + sample * weight_sample)
-            one = one * w
-            if DELETE:
-                present = tl.where(w == 0, 0.0, 1.0)
-        count += present
-        total += one
-        square += one * one
-        lowest = tl.where(present > 0, tl.where(one < low, 1.0, lowest + tl.where(one == low, 1.0, 0.0)), lowest)
-        highest = tl.where(present > 0, tl.where(one > high, 1.0, highest + tl.where(one == high, 1.0, 0.0)), highest)
-        low = tl.where(present > 0, tl.minimum(low, one), low)
-        high = tl.where(present > 0, tl.maximum(high, one), high)
+    count, total, square, low, high, lowest, highest = _arriving(
+        rows, row_stride, sample_stride, weight, weight_stride, weight_sample, source, order, first, last, node, sample,
+        cols, inside, BLOCK, PART, WEIGHTED, DELETE, True,  # pyright: ignore[reportArgumentType]
+    )  # fmt: skip
     arrived = tl.maximum(count, 1.0)
     mean = total / arrived
     inward = slope + node * slope_stride + sample * slope_sample + cols
