@@ -21,7 +21,7 @@ from shiftproof.nn.stacking import stacking
 
 pytest.importorskip("triton", reason="the kernels need Triton")
 
-WIDTH, OUT, SAMPLES = 5, 4, 3
+WIDTH, OUT, SAMPLES = 5, 4, 7  # samples of one tile that has a place left
 # a hub, a chain, parallel edges, a loop, and nodes that nothing reaches
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 EDGES = torch.tensor([[1, 2, 3, 4, 5, 6, 7, 1, 1, 8], [0, 0, 0, 0, 1, 5, 6, 2, 2, 8]], device=DEVICE)
@@ -220,6 +220,13 @@ def test_samples_far_apart_in_memory(tmp_path):
     assert_close(node_statistics(x, *given), node_statistics(x.contiguous(), *given))
 
 
+@pytest.mark.parametrize(
+    ("samples", "tile"), [(1, 1), (3, 1), (7, 8), (20, 8), (24, 8), (80, 16), (100, 16), (200, 16)]
+)
+def test_few_places_of_a_tile_stay_empty(samples, tile):
+    assert statistics.tile_of(samples) == tile
+
+
 def test_no_more_warps_than_a_gpu_has():
     rows = torch.zeros(1, 1, 5000)
     edge = torch.zeros(1, dtype=torch.long)
@@ -240,9 +247,12 @@ from shiftproof.nn import statistics_kernel
 
 POINTERS = {name: "*fp32" for name in ("rows", "weight", "out", "slope", "to_rows", "to_weight")}
 POINTERS |= {name: "*i64" for name in ("source", "order", "start", "stop")} | {"real": "*i1"}
-given = dict(WIDTH=80, BLOCK=128, PART=1, WEIGHTED=True, DELETE=True, PADDED=True, LEAST=1e-5)
+given = dict(WIDTH=80, BLOCK=128, WEIGHTED=True, DELETE=True, PADDED=True, LEAST=1e-5)
 given |= dict(MEAN=0, MIN=1, MAX=2, STD=3, SUM=4)
-for kernel, more in (("forward", {}), ("backward", {"OF_ROWS": True, "OF_WEIGHT": True})):
+back = dict(OF_ROWS=True, OF_WEIGHT=True)
+builds = [("forward", dict(PART=1, TILE=16)), ("forward", dict(PART=1, TILE=1))]
+builds += [("backward", dict(PART=part, TILE=16, SHARED=part == 2, **back)) for part in range(3)]
+for kernel, more in builds:
     function, fixed = getattr(statistics_kernel, kernel), given | more
     kinds = {name: "constexpr" if name in fixed else POINTERS.get(name, "i32") for name in function.arg_names}
     built = triton.compile(ASTSource(function, kinds, constexprs=fixed), target=GPUTarget("cuda", 80, 32))

@@ -14,6 +14,7 @@ from shiftproof.methods.base import DataShape, Network
 from shiftproof.methods.gsat import GSAT
 from shiftproof.nn import (
     BernoulliSubgraph,
+    WeightedGINConv,
     WeightedPNAConv,
     in_chunks,
     mean_of_samples,
@@ -143,7 +144,7 @@ class GMTSimulated(GSAT):
         """The logits of each sample, `[graphs, t, ...]`, from weights `[E, t]`; as many at once as memory allows."""
         encoder = self.featurizer.encoder
         sizes = batch.num_nodes, batch.num_edges, encoder.out_channels, len(encoder.convs), encoder.conv
-        layers = (conv for conv in encoder.convs if isinstance(conv, WeightedPNAConv))
+        layers = (conv for conv in encoder.convs if isinstance(conv, WeightedGINConv | WeightedPNAConv))
         held = next((conv.held(weight, batch.node_mask) for conv in layers), "messages")
         chunk = samples_within(self.memory, *sizes, held)
         return in_chunks(lambda part: self.classify(batch, part), weight, chunk, self.featurizer)

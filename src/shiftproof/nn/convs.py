@@ -22,6 +22,7 @@ from shiftproof.nn.node_statistics import kernel_serves, node_statistics, statis
 from shiftproof.nn.norms import NodeBatchNorm
 from shiftproof.nn.segment import take_rows
 from shiftproof.nn.stacking import plain_operations
+from shiftproof.nn.weighted_sum import sum_of_messages, sum_of_neighbours
 from shiftproof.nn.wiring import EdgeWeight, Wiring, as_wiring, per_row, weigh
 
 ZERO_MODES = ("zero_message", "delete")
@@ -110,27 +111,47 @@ class WeightedGINConv(_Conv):
     ) -> Tensor:
         wiring = as_wiring(edges, x)
         edge = self.encode_edges(edge_attr)
-        own = x if self.eps is None else (1 + self.eps) * x
-        if isinstance(edge_weight, Tensor) and edge_weight.dim() == 2:
-            hidden = self._first_of_samples(x, own, wiring, edge_weight, edge)
+        if (edge_weight is None or isinstance(edge_weight, Tensor)) and kernel_serves(x):
+            hidden = self._first_by_kernel(x, wiring, edge_weight, edge)
+        elif isinstance(edge_weight, Tensor) and edge_weight.dim() == 2:
+            hidden = self._first_of_samples(x, wiring, edge_weight, edge)
         else:
             if edge is None:
                 messages = wiring.gather(x.relu() if self.message_relu else x)
             else:
                 messages = wiring.gather(x)
                 messages = (messages + per_row(edge, messages)).relu()
-            hidden = self.first(wiring.aggregate(weigh(messages, edge_weight)) + own)
+            hidden = self.first(wiring.aggregate(weigh(messages, edge_weight)) + self._own(x))
         return self.second(relu_dropout_(self.norm(hidden, wiring.real_rows), 0.0, self.training))
 
-    def _first_of_samples(self, x: Tensor, own: Tensor, wiring: Wiring, weight: Tensor, edge: Tensor | None) -> Tensor:
+    def _first_of_samples(self, x: Tensor, wiring: Wiring, weight: Tensor, edge: Tensor | None) -> Tensor:
         """The first map of the MLP on `t` weightings, `[N, t, hidden]`; what they share is computed once."""
-        relu = self.message_relu or edge is not None
+        own, relu = self._own(x), self.message_relu or edge is not None
         if x.dim() == 3:
             return self.first(add_weighted_neighbours(own, x, weight, wiring.src, wiring.dst, edge=edge, relu=relu))
+        return add_weighted(self.first(own), self._mapped_messages(x, wiring, edge), weight, wiring.dst)
+
+    def _first_by_kernel(self, x: Tensor, wiring: Wiring, weight: Tensor | None, edge: Tensor | None) -> Tensor:
+        """The first map of the MLP, its sums those of a kernel."""
+        if weight is not None and weight.dim() == 2 and x.dim() == 2:
+            base, messages = self.first(self._own(x)), self._mapped_messages(x, wiring, edge)
+            return sum_of_messages(base, messages, weight, wiring.dst, wiring.by_node, real=wiring.node_mask)
+        relu = self.message_relu or edge is not None
+        given = x, weight, edge, (wiring.src, wiring.dst), wiring.by_node, wiring.by_source
+        own = None if self.eps is None else self._own(x)
+        return self.first(sum_of_neighbours(*given, own=own, real=wiring.node_mask, relu=relu))
+
+    def _mapped_messages(self, x: Tensor, wiring: Wiring, edge: Tensor | None) -> Tensor:
+        """W m of every edge: W Σ w m = Σ w (W m), and edges are fewer than nodes of all samples."""
         messages = wiring.gather(x) if edge is None else wiring.gather(x) + edge
-        # W Σ w m = Σ w (W m): one product for each edge instead of one for each node and sample
-        messages = F.linear(messages.relu() if relu else messages, self.first.weight)
-        return add_weighted(self.first(own), messages, weight, wiring.dst)
+        return F.linear(messages.relu() if self.message_relu or edge is not None else messages, self.first.weight)
+
+    def _own(self, x: Tensor) -> Tensor:
+        return x if self.eps is None else (1 + self.eps) * x
+
+    def held(self, weight: Tensor, node_mask: Tensor | None = None) -> str:
+        """What a training pass over samples keeps: the "messages" of edges, or the "rows" of nodes alone."""
+        return "rows" if kernel_serves(weight) else "messages"
 
     def extra_repr(self) -> str:
         shown = f"{super().extra_repr()}, hidden={self.hidden}"

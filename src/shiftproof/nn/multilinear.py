@@ -187,7 +187,7 @@ def samples_within(
     """How many samples of a batch a training pass may hold in `memory` bytes, at least one.
 
     Counted are the rows of four bytes a number that the backward pass of an encoder needs or makes at its peak;
-    `held` is what PNA layers keep: all "messages", the "statistics" of nodes, or their "rows" alone. In a stack the
+    `held` is what layers keep: all "messages", the "statistics" of nodes (PNA), or their "rows" alone. In a stack the
     memory is that of all its networks.
     """
     if conv == "pna" and held == "rows":
@@ -199,5 +199,5 @@ def samples_within(
     elif conv in ("egnn", "dgcnn", "point-transformer"):  # messages of an MLP, for every edge of every layer
         each = layers * (8 * num_edges + 10 * num_nodes)
     else:
-        each = (4 * layers + 4) * num_nodes + 4 * num_edges
+        each = (4 * layers + 4) * num_nodes + (0 if held == "rows" else 4 * num_edges)
     return max(1, int(memory // (4 * width * max(each, 1) * networks())))

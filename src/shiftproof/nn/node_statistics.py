@@ -17,10 +17,11 @@ from torch import Tensor
 
 from shiftproof.nn.message_statistics import LEAST_VARIANCE
 from shiftproof.nn.segment import segment_count, segment_max, segment_min, segment_sum
-from shiftproof.nn.stacking import members_first, numbered_apart
+from shiftproof.nn.stacking import as_one_list
 
 STATISTICS = ("mean", "min", "max", "std", "sum")
 MOST_WARPS = 32  # of a program on a GPU
+MOST_IN_TILE = 16  # samples that a program takes at once
 
 
 class ByNode(NamedTuple):
@@ -169,7 +170,9 @@ class _NodeStatistics(torch.autograd.Function):
         work = _Launch(x, weight, edge, src, tuple(by_node), real, ctx.names, ctx.delete)
         of_x, of_weight, of_edge, *_ = ctx.needs_input_grad
         grad = grad.contiguous().view(len(x), work.samples, len(ctx.names), work.parts, work.width)
-        to_x = torch.zeros(len(x), work.samples, work.width, device=x.device) if of_x else None
+        shared = x.shape[1] < work.samples
+        make = torch.zeros if shared else torch.empty  # where rows are not shared, all of them are written
+        to_x = make(x.shape, device=x.device) if of_x else None
         to_edge = torch.zeros(edge.shape, device=x.device) if of_edge else None
         to_weight = torch.zeros(work.parts, len(src), work.samples, device=x.device) if of_weight else None
         launch: Any = backward[work.grid]
@@ -178,7 +181,6 @@ class _NodeStatistics(torch.autograd.Function):
                 slope, into = grad[:, :, :, part], to_edge if part == 2 else to_x
                 if into is None and to_weight is None:
                     continue
-                # an edge has one row for all samples, a node one for each
                 strides = (0, 0) if into is None else (into.stride(0), 0 if part == 2 else into.stride(1))
                 launch(
                     *work.tensors(part),
@@ -189,11 +191,10 @@ class _NodeStatistics(torch.autograd.Function):
                     x if to_weight is None else to_weight[part],
                     work.samples,
                     OF_ROWS=into is not None,
+                    SHARED=part == 2 or shared,
                     OF_WEIGHT=of_weight,
                     **work.constants(part),
                 )
-        if to_x is not None and x.shape[1] < work.samples:
-            to_x = to_x.sum(1, keepdim=True)
         if to_weight is not None:
             to_weight = to_weight.sum(0)
             to_weight = to_weight if weight.shape[1] == work.samples else to_weight.sum(1, keepdim=True)
@@ -202,16 +203,10 @@ class _NodeStatistics(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: tuple, *inputs: Any) -> tuple:
         *tensors, names, delete = inputs
-        here = [place for place, value in enumerate(tensors) if value is not None]
-        moved = members_first(info.batch_size, tuple(in_dims[place] for place in here), *(tensors[p] for p in here))
-        given = dict(zip(here, moved, strict=True))
-        nodes, edges = given[0].shape[1], given[3].shape[1]
-        before = (torch.arange(info.batch_size, device=given[3].device) * edges).unsqueeze(1)
-        flat = {place: value.flatten(0, 1) for place, value in given.items()}
-        flat[3], flat[4] = numbered_apart(given[3], nodes), numbered_apart(given[4], edges)  # sources and order
-        flat[5], flat[6] = (given[5] + before).flatten(), (given[6] + before).flatten()  # where each node's edges are
-        found = _NodeStatistics.apply(*(flat.get(place) for place in range(8)), names, delete)
-        return found.unflatten(0, (info.batch_size, nodes)), 0  # type: ignore[union-attr]
+        # sources are nodes; the order, and where the edges of a node begin and end, are numbers of edges
+        numbers = {3: 0, 4: 3, 5: 3, 6: 3}
+        found = _NodeStatistics.apply(*as_one_list(info.batch_size, in_dims, tensors, numbers), names, delete)
+        return found.unflatten(0, (info.batch_size, -1)), 0  # type: ignore[union-attr]
 
 
 def _plainly(
@@ -251,7 +246,7 @@ class _Launch:
         names: tuple[str, ...],
         delete: bool,
     ) -> None:
-        self.x, self.edge = _whole_rows(x), None if edge is None else _whole_rows(edge)
+        self.x, self.edge = whole_rows(x), None if edge is None else whole_rows(edge)
         self.weight, self.src, self.by_node = weight, src.contiguous(), by_node
         self.real = None if real is None else real.contiguous()
         self.names, self.delete = names, delete
@@ -260,7 +255,11 @@ class _Launch:
 
     @property
     def grid(self) -> tuple[int, int]:
-        return len(self.x), self.samples
+        return len(self.x), -(-self.samples // self.tile)
+
+    @property
+    def tile(self) -> int:
+        return tile_of(self.samples)
 
     def tensors(self, part: int) -> tuple[Any, ...]:
         """The rows a part is made of, the weights and the edges, each with what lies between two of its entries."""
@@ -278,6 +277,7 @@ class _Launch:
             self.src,
             *self.by_node,
             self.src if self.real is None else self.real,
+            self.samples,
         )
 
     def constants(self, part: int) -> dict[str, Any]:
@@ -285,16 +285,28 @@ class _Launch:
         places = {name.upper(): self.names.index(name) if name in self.names else -1 for name in STATISTICS}
         return {
             "WIDTH": self.width,
+            "TILE": self.tile,
             "BLOCK": block,
             "PART": part,
             "WEIGHTED": self.weight is not None,
             "DELETE": self.delete,
             "PADDED": self.real is not None,
             "LEAST": LEAST_VARIANCE,
-            "num_warps": min(max(1, block // 128), MOST_WARPS),
+            "num_warps": warps_of(self.tile * block),
             **places,
         }
 
 
-def _whole_rows(rows: Tensor) -> Tensor:
+def tile_of(samples: int) -> int:
+    """How many samples a program takes: the most of a power of two that leaves few of its places empty."""
+    sizes = [1 << power for power in range(MOST_IN_TILE.bit_length())]
+    return max(size for size in sizes if size == 1 or -(-samples // size) * size <= 1.2 * samples)
+
+
+def warps_of(numbers: int) -> int:
+    """The warps of a program that holds so many numbers."""
+    return min(max(1, numbers // 256 if numbers > 256 else numbers // 128), MOST_WARPS)
+
+
+def whole_rows(rows: Tensor) -> Tensor:
     return rows if rows.stride(-1) == 1 else rows.contiguous()

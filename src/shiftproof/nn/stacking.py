@@ -8,7 +8,7 @@ them, mostly that the graphs of all networks are so many more graphs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -49,6 +49,26 @@ def numbered_apart(index: Tensor, size: int) -> Tensor:
     """Numbers below `size` of every network, `[networks, n]`, as numbers of one list of them all."""
     first = torch.arange(len(index), device=index.device) * size
     return (index + first.unsqueeze(1)).flatten()
+
+
+def as_one_list(
+    count: int, dims: Sequence[int | None], values: Sequence[Tensor | None], numbers: Mapping[int, int]
+) -> list[Tensor | None]:
+    """Tensors as `vmap` hands them over, those of all networks in one list.
+
+    `numbers` are the places of tensors that number the entries of another, with the place of that one.
+    """
+    here = [place for place, value in enumerate(values) if value is not None]
+    given = [value for value in values if value is not None]
+    moved = dict(zip(here, members_first(count, tuple(dims[place] for place in here), *given), strict=True))
+
+    def one(place: int) -> Tensor | None:
+        if place not in moved:
+            return None
+        value = moved[place]
+        return numbered_apart(value, moved[numbers[place]].shape[1]) if place in numbers else value.flatten(0, 1)
+
+    return [one(place) for place in range(len(values))]
 
 
 def plain_operations() -> bool:

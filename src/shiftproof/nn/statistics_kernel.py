@@ -1,8 +1,8 @@
 """The statistics of arriving messages as GPU kernels in Triton; `node_statistics` is what calls them.
 
-A program has one node in one sample and one part of the messages (the node's own row, its neighbour's or the edge's).
-It makes the messages while it goes through the edges that arrive, so none is ever stored. The place of a statistic that
-nobody asked for is -1.
+A program has one node in `TILE` samples and one part of the messages (the node's own row, its neighbour's or the
+edge's). It makes the messages while it goes through the edges that arrive, so none is ever stored, and asks for each
+edge once for all its samples. The place of a statistic that nobody asked for is -1.
 """
 
 from __future__ import annotations
@@ -12,40 +12,49 @@ import triton.language as tl
 
 
 @triton.jit
-def _raw(rows, row_stride, sample_stride, source, node, edge, sample, cols, inside, PART: tl.constexpr):
-    """The row that a part of a message is made of, and its number."""
+def _raw(rows, row_stride, sample_stride, source, node, edge, samples, cols, inside, PART: tl.constexpr):
+    """The rows that a part of a message is made of in every sample, and their number."""
     if PART == 0:
         row = node
     elif PART == 1:
         row = tl.load(source + edge)
     else:
         row = edge
-    return tl.load(rows + row * row_stride + sample * sample_stride + cols, mask=inside, other=0.0), row
+    places = rows + row * row_stride + samples[:, None] * sample_stride + cols[None, :]
+    return tl.load(places, mask=inside, other=0.0), row
+
+
+@triton.jit
+def _weights(weight, weight_stride, weight_sample, edge, samples, some, DELETE: tl.constexpr):
+    """The weights of an edge in every sample, and whether its messages count."""
+    w = tl.load(weight + edge * weight_stride + samples * weight_sample, mask=some, other=0.0)[:, None]
+    present = tl.full(w.shape, 1.0, tl.float32)
+    if DELETE:
+        present = tl.where(w == 0, 0.0, 1.0)
+    return w, present
 
 
 @triton.jit
 def _arriving(
-    rows, row_stride, sample_stride, weight, weight_stride, weight_sample, source, order, first, last, node, sample,
-    cols, inside, BLOCK: tl.constexpr, PART: tl.constexpr, WEIGHTED: tl.constexpr, DELETE: tl.constexpr,
-    TIES: tl.constexpr,
+    rows, row_stride, sample_stride, weight, weight_stride, weight_sample, source, order, first, last, node, samples,
+    some, cols, inside, TILE: tl.constexpr, BLOCK: tl.constexpr, PART: tl.constexpr, WEIGHTED: tl.constexpr,
+    DELETE: tl.constexpr, TIES: tl.constexpr,
 ):  # fmt: skip
     """Count, sum, sum of squares and extremes of the messages, and how many of them tie for each."""
-    total = tl.zeros([BLOCK], tl.float32)
-    square = tl.zeros([BLOCK], tl.float32)
-    low = tl.full([BLOCK], float("inf"), tl.float32)
-    high = tl.full([BLOCK], float("-inf"), tl.float32)
-    lowest = tl.zeros([BLOCK], tl.float32)
-    highest = tl.zeros([BLOCK], tl.float32)
-    count = 0.0
+    total = tl.zeros([TILE, BLOCK], tl.float32)
+    square = tl.zeros([TILE, BLOCK], tl.float32)
+    low = tl.full([TILE, BLOCK], float("inf"), tl.float32)
+    high = tl.full([TILE, BLOCK], float("-inf"), tl.float32)
+    lowest = tl.zeros([TILE, BLOCK], tl.float32)
+    highest = tl.zeros([TILE, BLOCK], tl.float32)
+    count = tl.zeros([TILE, 1], tl.float32)
+    present = tl.full([TILE, 1], 1.0, tl.float32)
     for place in range(first, last):
         edge = tl.load(order + place)
-        one, _ = _raw(rows, row_stride, sample_stride, source, node, edge, sample, cols, inside, PART)
-        present = 1.0
+        one, _ = _raw(rows, row_stride, sample_stride, source, node, edge, samples, cols, inside, PART)
         if WEIGHTED:
-            w = tl.load(weight + edge * weight_stride + sample * weight_sample)
+            w, present = _weights(weight, weight_stride, weight_sample, edge, samples, some, DELETE)
             one = one * w
-            if DELETE:
-                present = tl.where(w == 0, 0.0, 1.0)
         count += present
         total += one
         square += one * one
@@ -63,25 +72,26 @@ def _arriving(
 @triton.jit
 def forward(
     rows, row_stride, sample_stride, weight, weight_stride, weight_sample, source, order, start, stop, real,
-    out, out_stride, out_sample, out_statistic, WIDTH: tl.constexpr, BLOCK: tl.constexpr, PART: tl.constexpr,
-    WEIGHTED: tl.constexpr, DELETE: tl.constexpr, PADDED: tl.constexpr, LEAST: tl.constexpr,
+    num_samples, out, out_stride, out_sample, out_statistic, WIDTH: tl.constexpr, TILE: tl.constexpr,
+    BLOCK: tl.constexpr, PART: tl.constexpr, WEIGHTED: tl.constexpr, DELETE: tl.constexpr, PADDED: tl.constexpr, LEAST: tl.constexpr,
     MEAN: tl.constexpr, MIN: tl.constexpr, MAX: tl.constexpr, STD: tl.constexpr, SUM: tl.constexpr,
 ):  # fmt: skip
     """Store the statistics of one part of the messages."""
     node = tl.program_id(0).to(tl.int64)
-    sample = tl.program_id(1).to(tl.int64)
+    samples = tl.program_id(1).to(tl.int64) * TILE + tl.arange(0, TILE)
     cols = tl.arange(0, BLOCK)
-    inside = cols < WIDTH
+    some = samples < num_samples
+    inside = some[:, None] & (cols < WIDTH)[None, :]
     first, last = tl.load(start + node), tl.load(stop + node)
     if PADDED:
         last = tl.where(tl.load(real + node), last, first)
     count, total, square, low, high, _, _ = _arriving(
-        rows, row_stride, sample_stride, weight, weight_stride, weight_sample, source, order, first, last, node, sample,
-        cols, inside, BLOCK, PART, WEIGHTED, DELETE, False,  # pyright: ignore[reportArgumentType]
+        rows, row_stride, sample_stride, weight, weight_stride, weight_sample, source, order, first, last, node,
+        samples, some, cols, inside, TILE, BLOCK, PART, WEIGHTED, DELETE, False,  # pyright: ignore[reportArgumentType]
     )  # fmt: skip
     arrived = tl.maximum(count, 1.0)
     mean = total / arrived
-    to = out + node * out_stride + sample * out_sample + cols
+    to = out + node * out_stride + samples[:, None] * out_sample + cols[None, :]
     if MEAN >= 0:
         tl.store(to + MEAN * out_statistic, mean, mask=inside)
     if MIN >= 0:
@@ -98,31 +108,36 @@ def forward(
 @triton.jit
 def backward(
     rows, row_stride, sample_stride, weight, weight_stride, weight_sample, source, order, start, stop, real,
-    slope, slope_stride, slope_sample, slope_statistic, to_rows, to_row_stride, to_sample_stride,
-    to_weight, to_weight_stride, WIDTH: tl.constexpr, BLOCK: tl.constexpr, PART: tl.constexpr,
+    num_samples, slope, slope_stride, slope_sample, slope_statistic, to_rows, to_row_stride, to_sample_stride,
+    to_weight, to_weight_stride, WIDTH: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr, PART: tl.constexpr,
     WEIGHTED: tl.constexpr, DELETE: tl.constexpr, PADDED: tl.constexpr, LEAST: tl.constexpr,
-    OF_ROWS: tl.constexpr, OF_WEIGHT: tl.constexpr,
+    OF_ROWS: tl.constexpr, SHARED: tl.constexpr, OF_WEIGHT: tl.constexpr,
     MEAN: tl.constexpr, MIN: tl.constexpr, MAX: tl.constexpr, STD: tl.constexpr, SUM: tl.constexpr,
 ):  # fmt: skip
-    """Add the gradient of one part of the messages to that of its rows, and store what its weights get from it."""
+    """Add the gradient of one part of the messages to that of its rows, and store what its weights get from it.
+
+    Rows that all samples share get the sum over them. A node's own row is the first to get something, so that, where
+    each sample has its own, nothing is read before.
+    """
     node = tl.program_id(0).to(tl.int64)
-    sample = tl.program_id(1).to(tl.int64)
+    samples = tl.program_id(1).to(tl.int64) * TILE + tl.arange(0, TILE)
     cols = tl.arange(0, BLOCK)
-    inside = cols < WIDTH
+    some = samples < num_samples
+    inside = some[:, None] & (cols < WIDTH)[None, :]
     first, last = tl.load(start + node), tl.load(stop + node)
     if PADDED:
         last = tl.where(tl.load(real + node), last, first)
     count, total, square, low, high, lowest, highest = _arriving(
-        rows, row_stride, sample_stride, weight, weight_stride, weight_sample, source, order, first, last, node, sample,
-        cols, inside, BLOCK, PART, WEIGHTED, DELETE, True,  # pyright: ignore[reportArgumentType]
+        rows, row_stride, sample_stride, weight, weight_stride, weight_sample, source, order, first, last, node,
+        samples, some, cols, inside, TILE, BLOCK, PART, WEIGHTED, DELETE, True,  # pyright: ignore[reportArgumentType]
     )  # fmt: skip
     arrived = tl.maximum(count, 1.0)
     mean = total / arrived
-    inward = slope + node * slope_stride + sample * slope_sample + cols
-    alike = tl.zeros([BLOCK], tl.float32)  # what every message of the node gets
-    steep = tl.zeros([BLOCK], tl.float32)  # what it gets in proportion to its value
-    of_low = tl.zeros([BLOCK], tl.float32)
-    of_high = tl.zeros([BLOCK], tl.float32)
+    inward = slope + node * slope_stride + samples[:, None] * slope_sample + cols[None, :]
+    alike = tl.zeros([TILE, BLOCK], tl.float32)  # what every message of the node gets
+    steep = tl.zeros([TILE, BLOCK], tl.float32)  # what it gets in proportion to its value
+    of_low = tl.zeros([TILE, BLOCK], tl.float32)
+    of_high = tl.zeros([TILE, BLOCK], tl.float32)
     if STD >= 0:
         variance = tl.maximum(square / arrived - mean * mean, 0.0)
         steep = tl.load(inward + STD * slope_statistic, mask=inside, other=0.0) / (arrived * tl.sqrt(variance + LEAST))
@@ -136,31 +151,39 @@ def backward(
         of_low = tl.load(inward + MIN * slope_statistic, mask=inside, other=0.0) / tl.maximum(lowest, 1.0)
     if MAX >= 0:
         of_high = tl.load(inward + MAX * slope_statistic, mask=inside, other=0.0) / tl.maximum(highest, 1.0)
-    own = tl.zeros([BLOCK], tl.float32)
+    own = tl.zeros([TILE, BLOCK], tl.float32)
+    present = tl.full([TILE, 1], 1.0, tl.float32)
     for place in range(first, last):
         edge = tl.load(order + place)
-        raw, row = _raw(rows, row_stride, sample_stride, source, node, edge, sample, cols, inside, PART)
+        raw, row = _raw(rows, row_stride, sample_stride, source, node, edge, samples, cols, inside, PART)
         one = raw
-        present = 1.0
+        w = present
         if WEIGHTED:
-            w = tl.load(weight + edge * weight_stride + sample * weight_sample)
+            w, present = _weights(weight, weight_stride, weight_sample, edge, samples, some, DELETE)
             one = raw * w
-            if DELETE:
-                present = tl.where(w == 0, 0.0, 1.0)
         pull = alike + steep * one
         extreme = tl.where(one == low, of_low, 0.0) + tl.where(one == high, of_high, 0.0)
         pull += tl.where(present > 0, extreme, 0.0)
         if WEIGHTED:
             if OF_WEIGHT:
-                along = tl.sum(tl.where(inside, pull * raw, 0.0))
-                tl.store(to_weight + edge * to_weight_stride + sample, along)
+                along = tl.sum(tl.where(inside, pull * raw, 0.0), 1)
+                tl.store(to_weight + edge * to_weight_stride + samples, along, mask=some)
             pull = pull * w
         if OF_ROWS:
             if PART == 0:
                 own += pull
             else:
-                to = to_rows + row * to_row_stride + sample * to_sample_stride + cols
-                tl.atomic_add(to, pull, mask=inside)
+                _put(to_rows + row * to_row_stride, to_sample_stride, samples, cols, inside, pull, PART, WIDTH, SHARED)
     if OF_ROWS and PART == 0:
-        to = to_rows + node * to_row_stride + sample * to_sample_stride + cols
-        tl.atomic_add(to, own, mask=inside)
+        _put(to_rows + node * to_row_stride, to_sample_stride, samples, cols, inside, own, PART, WIDTH, SHARED)
+
+
+@triton.jit
+def _put(to, sample_stride, samples, cols, inside, pull, PART: tl.constexpr, WIDTH: tl.constexpr, SHARED: tl.constexpr):
+    """Give a row its gradient; others may be adding to it at the same time, unless it is a node's own."""
+    if SHARED:
+        tl.atomic_add(to + cols, tl.sum(tl.where(inside, pull, 0.0), 0), mask=cols < WIDTH)
+    elif PART == 0:
+        tl.store(to + samples[:, None] * sample_stride + cols[None, :], pull, mask=inside)
+    else:
+        tl.atomic_add(to + samples[:, None] * sample_stride + cols[None, :], pull, mask=inside)

@@ -35,6 +35,7 @@ class Wiring:
         self._known: tuple[Tensor, Tensor, Tensor] | None = None
         self._arrivals: Arrivals | None = None
         self._by_node: ByNode | None = None
+        self._by_source: ByNode | None = None
 
     def __repr__(self) -> str:
         padded = "" if self.node_mask is None else ", padded"
@@ -72,6 +73,13 @@ class Wiring:
         if self._by_node is None:
             self._by_node = ByNode.of(self.dst, self.num_nodes)
         return self._by_node
+
+    @property
+    def by_source(self) -> ByNode:
+        """The edges in the order of the nodes they leave."""
+        if self._by_source is None:
+            self._by_source = ByNode.of(self.src, self.num_nodes)
+        return self._by_source
 
     def gather(self, x: Tensor) -> Tensor:
         """Each edge's copy of its source row."""

@@ -1,0 +1,154 @@
+"""The GPU kernels of weighted sums, run by Triton's interpreter, give what torch's own operations give."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from shiftproof.nn import Wiring, convs
+from shiftproof.nn.convs import WeightedGINConv
+from shiftproof.nn.multilinear import samples_within
+from shiftproof.nn.node_statistics import ByNode
+from shiftproof.nn.stacking import stacking
+from shiftproof.nn.weighted_sum import sum_of_messages, sum_of_neighbours
+
+pytest.importorskip("triton", reason="the kernels need Triton")
+
+WIDTH, OUT, SAMPLES = 5, 4, 7  # samples of one tile that has a place left
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+# a hub, a chain, parallel edges, a loop, and nodes that nothing reaches or leaves
+EDGES = torch.tensor([[1, 2, 3, 4, 5, 6, 7, 1, 1, 8], [0, 0, 0, 0, 1, 5, 6, 2, 2, 8]], device=DEVICE)
+NODES, COUNT = 10, 10
+
+
+def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(DEVICE)
+
+
+def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
+    return drawn(*shape, seed=seed).requires_grad_()
+
+
+def compare(monkeypatch, conv, x, weight, edge=None, mask=None) -> None:
+    """Outcome and gradients are the same with the kernels and without."""
+    inputs = [value for value in (x, weight, edge, *conv.parameters()) if value is not None]
+    found = []
+    for serves in (True, False):
+        monkeypatch.setattr(convs, "kernel_serves", lambda x, serves=serves: serves)
+        out = conv(x, Wiring(EDGES, NODES, mask), weight, edge)
+        out = out if mask is None else out[mask]
+        into = drawn(*out.shape, seed=7)
+        found.append([out, *torch.autograd.grad((out * into).sum(), inputs)])
+    for ours, theirs in zip(*found, strict=True):
+        assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("options", [{}, {"learn_eps": False, "message_relu": False}], ids=["ciga", "gmt"])
+@pytest.mark.parametrize("with_edges", [True, False], ids=["edge features", "no edge features"])
+@pytest.mark.parametrize("weights", ["none", "one", "several"])
+@pytest.mark.parametrize("rows", ["rows of all", "rows of each"])
+def test_a_layer(monkeypatch, options, with_edges, weights, rows):
+    torch.manual_seed(0)
+    conv = WeightedGINConv(WIDTH, OUT, 2 if with_edges else None, **options).to(DEVICE)
+    x = numbers(NODES, WIDTH) if rows == "rows of all" else numbers(NODES, SAMPLES, WIDTH)
+    weight = {"none": None, "one": numbers(COUNT, seed=1), "several": numbers(COUNT, SAMPLES, seed=1)}[weights]
+    compare(monkeypatch, conv, x, weight, numbers(COUNT, 2, seed=3) if with_edges else None)
+
+
+@pytest.mark.parametrize("shape", [(NODES, WIDTH), (NODES, SAMPLES, WIDTH)], ids=["rows of all", "rows of each"])
+def test_padding_gets_nothing_and_changes_nothing(monkeypatch, shape):
+    conv = WeightedGINConv(WIDTH, OUT, 2).to(DEVICE)
+    mask = torch.arange(NODES, device=DEVICE) < 8  # the loop is at a node of the padding
+    compare(monkeypatch, conv, numbers(*shape), numbers(COUNT, SAMPLES, seed=1), numbers(COUNT, 2, seed=3), mask)
+
+
+def test_rows_that_do_not_lie_side_by_side(monkeypatch):
+    conv = WeightedGINConv(WIDTH, OUT).to(DEVICE)
+    x = drawn(WIDTH, NODES).t().requires_grad_()
+    compare(monkeypatch, conv, x, numbers(COUNT, seed=1))
+    compare(monkeypatch, conv, x, drawn(SAMPLES, COUNT, seed=1).t().requires_grad_())
+
+
+def neighbours(x, weight, edges, edge=None):
+    by_node, by_source = ByNode.of(edges[1], NODES), ByNode.of(edges[0], NODES)
+    return sum_of_neighbours(x, weight, edge, (edges[0], edges[1]), by_node, by_source)
+
+
+def messages(x, weight, edges, edge):
+    return sum_of_messages(x, edge, weight, edges[1], ByNode.of(edges[1], NODES))
+
+
+@pytest.mark.parametrize(
+    ("work", "shape"), [(neighbours, (SAMPLES, WIDTH)), (neighbours, (WIDTH,)), (messages, (WIDTH,))]
+)
+def test_a_stack_has_the_sums_of_each_network(work, shape):
+    """Graphs, weights and rows of three networks; the edge rows are the same in all."""
+    edges = torch.stack([EDGES, EDGES.flip(0), (EDGES + 3) % NODES])
+    several = (SAMPLES,) if work is messages or len(shape) == 2 else ()
+    x, weight, edge = numbers(3, NODES, *shape), numbers(3, COUNT, *several, seed=1), numbers(COUNT, WIDTH, seed=2)
+    with stacking(3):
+        stacked = torch.func.vmap(lambda *given: work(*given, edge))(x, weight, edges)
+    alone = torch.stack([work(*given, edge) for given in zip(x, weight, edges, strict=True)])
+    assert_close(stacked, alone)
+    into = drawn(*alone.shape, seed=5)
+    grads = (torch.autograd.grad((out * into).sum(), (x, weight, edge)) for out in (stacked, alone))
+    for ours, theirs in zip(*grads, strict=True):
+        assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(NODES, WIDTH), (NODES, SAMPLES, WIDTH)], ids=["rows of all", "rows of each"])
+def test_the_gradient_of_a_gradient(monkeypatch, shape):
+    monkeypatch.setattr("shiftproof.nn.fused.plain_operations", lambda: True)  # the others cannot do it
+    conv = WeightedGINConv(WIDTH, OUT, 2).to(DEVICE)
+    x, weight, edge = numbers(*shape), numbers(COUNT, SAMPLES, seed=1), numbers(COUNT, 2, seed=3)
+    mask = torch.arange(NODES, device=DEVICE) < 8
+    found = []
+    for serves in (True, False):
+        monkeypatch.setattr(convs, "kernel_serves", lambda x, serves=serves: serves)
+        out = conv(x, Wiring(EDGES, NODES, mask), weight, edge)[mask]
+        (slope,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
+        found.append(torch.autograd.grad(slope.square().sum(), (x, weight, edge)))
+    for ours, theirs in zip(*found, strict=True):
+        assert_close(ours, theirs, atol=1e-3, rtol=1e-3)
+
+
+def test_a_pass_with_kernels_holds_no_messages(monkeypatch):
+    conv, weight = WeightedGINConv(WIDTH, OUT), torch.zeros(COUNT, SAMPLES)
+    assert conv.held(weight) == "messages"
+    monkeypatch.setattr(convs, "kernel_serves", lambda x: True)
+    assert conv.held(weight) == "rows"
+    sizes = 1e6, 100, 800, 16, 2, "gin"
+    assert samples_within(*sizes, "rows") > 2 * samples_within(*sizes, "messages")
+
+
+BUILD = """
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from shiftproof.nn import weighted_sum_kernel
+
+floats = ("own", "rows", "weight", "edges", "out", "slope", "to_rows", "to_weight", "to_edges")
+POINTERS = {name: "*fp32" for name in floats} | {"real": "*i1"}
+POINTERS |= {name: "*i64" for name in ("source", "target", "order", "start", "stop")}
+given = dict(WIDTH=80, BLOCK=128, OF_EDGES=False, PADDED=True)
+given |= dict.fromkeys(("WEIGHTED", "ADDED", "RELU", "ITSELF", "OF_WEIGHT", "OF_EDGE"), True)
+for kernel in ("forward", "backward_to_nodes", "backward_to_edges"):
+    for tile in (1, 16):
+        function = getattr(weighted_sum_kernel, kernel)
+        fixed = {name: value for name, value in (given | {"TILE": tile}).items() if name in function.arg_names}
+        kinds = {name: "constexpr" if name in fixed else POINTERS.get(name, "i32") for name in function.arg_names}
+        built = triton.compile(ASTSource(function, kinds, constexprs=fixed), target=GPUTarget("cuda", 80, 32))
+        assert "st.global" in built.asm["ptx"]
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="Triton brings a compiler for GPUs there")
+def test_the_kernels_build_for_a_gpu_that_is_not_here(tmp_path):
+    environment = {**os.environ, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-W", "ignore", "-c", BUILD], check=True, env=environment)
