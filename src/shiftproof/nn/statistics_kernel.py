@@ -73,8 +73,9 @@ def _arriving(
 def forward(
     rows, row_stride, sample_stride, weight, weight_stride, weight_sample, source, order, start, stop, real,
     num_samples, out, out_stride, out_sample, out_statistic, WIDTH: tl.constexpr, TILE: tl.constexpr,
-    BLOCK: tl.constexpr, PART: tl.constexpr, WEIGHTED: tl.constexpr, DELETE: tl.constexpr, PADDED: tl.constexpr, LEAST: tl.constexpr,
-    MEAN: tl.constexpr, MIN: tl.constexpr, MAX: tl.constexpr, STD: tl.constexpr, SUM: tl.constexpr,
+    BLOCK: tl.constexpr, PART: tl.constexpr, WEIGHTED: tl.constexpr, DELETE: tl.constexpr, PADDED: tl.constexpr,
+    LEAST: tl.constexpr, MEAN: tl.constexpr, MIN: tl.constexpr, MAX: tl.constexpr, STD: tl.constexpr,
+    SUM: tl.constexpr,
 ):  # fmt: skip
     """Store the statistics of one part of the messages."""
     node = tl.program_id(0).to(tl.int64)
