@@ -1,4 +1,4 @@
-"""What `shiftproof bench` does with a recipe: train, collect, search, join what is the user's own."""
+"""What `shiftproof bench` does with a recipe: train, collect, add, search, join what is the user's own."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from shiftproof.bench.adding import add_to
 from shiftproof.bench.jobs import Engine, Job, Local, load_for
 from shiftproof.bench.journal import train_noted
 from shiftproof.bench.listing import missing
@@ -33,6 +34,7 @@ class Asked:
     only: tuple[str, ...] = ()
     smoke: bool = False
     collect: bool = False
+    add: bool = False
     device: str = "auto"
     compile: Compile = False
     style: Style = "none"
@@ -50,6 +52,10 @@ class Asked:
     @property
     def folder(self) -> Path:
         return self.out / (f"{self.recipe}-smoke" if self.smoke else self.recipe)
+
+    @property
+    def table(self) -> Path:
+        return (self.folder if self.smoke else self.results) / f"{self.name}.json"
 
 
 def engine_named(
@@ -80,11 +86,16 @@ def jobs_of(asked: Asked, recipe: Recipe) -> tuple[list[Job], list[Job]]:
         jobs = [replace(job, outside=sources) for job in jobs]
         return [job for job in jobs if not asked.only or not names_of(job).isdisjoint(asked.only)]
 
-    new = [cell for one in asked.outside for cell in cells_with(recipe, bring_in(one)) if cell not in recipe.cells]
-    joined = tuple(cell for number, cell in enumerate(new) if cell not in new[:number])
+    joined = joined_cells(asked, recipe)
     found = wanted(recipe), wanted(replace(recipe, cells=joined)) if joined else []
     _require_known(asked, {name for job in (*found[0], *found[1]) for name in names_of(job)}, [*recipe.cells, *joined])
     return found
+
+
+def joined_cells(asked: Asked, recipe: Recipe) -> tuple[Cell, ...]:
+    """The cells of what was brought from outside, each once."""
+    new = [cell for one in asked.outside for cell in cells_with(recipe, bring_in(one)) if cell not in recipe.cells]
+    return tuple(cell for number, cell in enumerate(new) if cell not in new[:number])
 
 
 def names_of(cell: Job | Cell) -> set[str]:
@@ -121,6 +132,8 @@ def measure(asked: Asked, command: str) -> tuple[list[Row], list[Path]]:
         require_folder(asked.results, "--results names a folder")
     if asked.search is not None and asked.collect:
         raise ShiftproofError("--collect trains nothing, and a search does; leave out one of them")
+    if asked.add:
+        _require_addable(asked)
     if recipe.sequential and asked.engine != Local(1):
         raise ShiftproofError(f"'{asked.recipe}' measures time, so its runs go one after another; leave out --workers")
     if recipe.run is not None:
@@ -141,6 +154,16 @@ def measure(asked: Asked, command: str) -> tuple[list[Row], list[Path]]:
             train_noted(_trained_as(asked, [*jobs, *joined]), engine=asked.engine, style=asked.style)
         rows = _rows(recipe, jobs, joined)
     return _finish(asked, recipe, rows, command)
+
+
+def _require_addable(asked: Asked) -> None:
+    """Say that rows cannot be added before any are trained."""
+    if asked.smoke:
+        raise ShiftproofError("nothing of a smoke run counts, so there is nothing to add; leave out --smoke or --add")
+    if asked.search is not None:
+        raise ShiftproofError("a search chooses settings anew, so its rows join no others; leave out --search or --add")
+    if asked.table.exists():
+        read_table(asked.table, "--add")
 
 
 def _require_data(asked: Asked, jobs: list[Job]) -> None:
@@ -201,8 +224,12 @@ def _own_work(asked: Asked, recipe: Recipe) -> list[Row]:
 
 def _finish(asked: Asked, recipe: Recipe, rows: list[Row], command: str) -> tuple[list[Row], list[Path]]:
     """Write the table, and draw its figure where all of it was asked for."""
-    table = (asked.folder if asked.smoke else asked.results) / f"{asked.name}.json"
-    write_json(table, results_table(asked.name, command, rows, note=recipe.note))
+    content, table = results_table(asked.name, command, rows, note=recipe.note), asked.table
+    if asked.add:
+        joined = joined_cells(asked, recipe)
+        content = add_to(table, content, cells=recipe.cells, joined=joined, ratio=recipe.ratio)
+        rows = content["rows"]
+    write_json(table, content)
     if recipe.draw is None or asked.outside or asked.search or (asked.only and not asked.smoke):
         return rows, [table]
     return rows, [table, recipe.draw(rows, table.with_suffix(".svg"))]

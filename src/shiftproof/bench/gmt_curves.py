@@ -10,7 +10,7 @@ import torch
 
 from shiftproof.api import Plan
 from shiftproof.bench.figures import Line, draw_curves
-from shiftproof.bench.gmt_measures import DRAWS, REACTING, SMOKE_GRAPHS, SPLITS
+from shiftproof.bench.gmt_measures import DRAWS, REACTING, SMOKE_GRAPHS, SPLITS, TIMES_GSAT
 from shiftproof.bench.jobs import seeded
 from shiftproof.bench.recipes import Recipe, Row, Work
 from shiftproof.bench.table import summarise
@@ -51,7 +51,15 @@ def gmt_counterfactual_curves() -> Recipe:
         "means. Settings are the published ones but for the samples and the warm-up that a line names."
     )
     return Recipe(
-        "gmt-counterfactual-curves", (), 3, 0, note, run=curve_rows, draw=draw_reactions_by_epoch, data=REACTING
+        "gmt-counterfactual-curves",
+        (),
+        3,
+        0,
+        note,
+        run=curve_rows,
+        draw=draw_reactions_by_epoch,
+        data=REACTING,
+        ratio=TIMES_GSAT,
     )
 
 
@@ -74,10 +82,7 @@ def curve_rows(work: Work) -> list[Row]:
             found = [read_json(place, "a table") for place in places if place.exists()]
             if found:
                 rows += _rows_of(data, line, method, settings, found)
-    base = {_question(row): row["mean"] for row in rows if row["method"] == "gsat"}
-    for row in rows:
-        gsat = base.get(_question(row))
-        row["times_gsat"] = row["mean"] / gsat if gsat and row["mean"] is not None else None
+    TIMES_GSAT.write(rows)
     return rows
 
 
@@ -178,10 +183,6 @@ def draw_reactions_by_epoch(rows: list[Row], path: Path) -> Path:
 def _asked(names: Sequence[str], work: Work) -> list[str]:
     """Those of the names that are asked for; all where none of them is."""
     return [name for name in names if name in work.only] or list(names)
-
-
-def _question(row: Row) -> tuple[str, str, str]:
-    return row["dataset"], row["split"], row["metric"]
 
 
 def _file(name: str) -> str:

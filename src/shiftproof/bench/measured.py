@@ -128,7 +128,12 @@ def _wrong_with(row: Any) -> str | None:
         return "needs an object as its 'variant' and a list as its 'values'"
     if not all(row[key] is None or isinstance(row[key], int | float) for key in ("mean", "std")):
         return "needs numbers (or null) as its 'mean' and 'std'"
-    if len(row.get("of_seeds", row["values"])) != len(row["values"]):
+    if not all(value is None or isinstance(value, int | float) for value in row["values"]):
+        return "needs numbers (or null) as its 'values'"
+    seeds = row.get("of_seeds", list(range(len(row["values"]))))
+    if not isinstance(seeds, list) or not all(isinstance(seed, int) for seed in seeds) or len({*seeds}) != len(seeds):
+        return "needs different whole numbers as its 'of_seeds'"
+    if len(seeds) != len(row["values"]):
         return "has not as many 'of_seeds' as 'values'"
     return None
 

@@ -15,7 +15,7 @@ import torch
 from shiftproof.bench import claims_ciga
 from shiftproof.bench.claims import Claim
 from shiftproof.bench.jobs import DataKey, Job, key_of_data, load_by, load_for
-from shiftproof.bench.table import rows_of
+from shiftproof.bench.table import Ratio, rows_of
 from shiftproof.data.dataset import Dataset, Split
 from shiftproof.data.storage import save_dataset
 from shiftproof.errors import unknown
@@ -72,7 +72,8 @@ class Recipe:
     The runs of a `sequential` recipe never share the machine, because they measure time. A recipe whose table is not
     made of fitted methods (attacks on a graph) has no cells and does its `run` instead.
     `ours` are the methods that the table is about, and `claims` what its source says of them. With `may_diverge` its
-    settings are random, and one that ends in NaN is passed over.
+    settings are random, and one that ends in NaN is passed over. A `ratio` that its rows hold depends on other rows, so
+    it is taken anew where rows are added.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Recipe:
     claims: tuple[Claim, ...] = ()
     data: tuple[str, ...] = ()
     may_diverge: bool = False
+    ratio: Ratio | None = None
 
     @property
     def data_names(self) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from shiftproof.bench.jobs import Job
@@ -71,10 +72,30 @@ def _explained(found: list[dict[str, Any]], split: str) -> dict[str, Any]:
 def how_made(jobs: Iterable[Job]) -> dict[str, str]:
     """Devices and commits that runs say they were made with; of a run that does not say, nobody may say it later."""
     clocks = [read_json(job.out / TIMING, "a table") for job in jobs]
-    return {what: _joined(clock.get(what, "not recorded") for clock in clocks) for what in ("device", "commit")}
+    return {what: join_words(clock.get(what, "not recorded") for clock in clocks) for what in ("device", "commit")}
 
 
-def _joined(values: Iterable[Any]) -> str:
+@dataclass(frozen=True)
+class Ratio:
+    """How many times the mean of a baseline a row's mean is, on the same data, split and metric."""
+
+    name: str
+    baseline: str
+
+    def write(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Put the ratio into every row under its name; None where there is no baseline."""
+        rows = list(rows)
+        base = {self._question(row): row["mean"] for row in rows if row["method"] == self.baseline}
+        for row in rows:
+            mean = base.get(self._question(row))
+            row[self.name] = row["mean"] / mean if mean and row["mean"] is not None else None
+
+    def _question(self, row: Mapping[str, Any]) -> tuple[str, str, str]:
+        return row["dataset"], row["split"], row["metric"]
+
+
+def join_words(values: Iterable[Any]) -> str:
+    """All devices or commits that are named, each once."""
     return " and ".join(sorted({part for value in values for part in str(value).split(" and ")}))
 
 
@@ -83,8 +104,8 @@ def results_table(name: str, command: str, rows: list[dict[str, Any]], note: str
     table: Mapping[str, Any] = {
         "name": name,
         "command": command,
-        "device": _joined(row["device"] for row in rows),
-        "commit": _joined(row.get("commit", commit()) for row in rows) if rows else commit(),
+        "device": join_words(row["device"] for row in rows),
+        "commit": join_words(row.get("commit", commit()) for row in rows) if rows else commit(),
         "versions": versions(),
         "rows": [{key: value for key, value in row.items() if key not in ("device", "commit")} for row in rows],
     }

@@ -53,6 +53,9 @@ def bench(
     collect: Annotated[
         bool, typer.Option("--collect", help="Train nothing; make the table from the runs finished so far.")
     ] = False,
+    add: Annotated[
+        bool, typer.Option("--add", help="Put the rows beside those that the table in --results holds already.")
+    ] = False,
     device: Device = "auto",
     compile_: Compile = False,
     fuse: Fuse = False,
@@ -66,6 +69,8 @@ def bench(
     if list_all:
         _list_recipes(as_json)
         return
+    if add and report_ and not collect:
+        raise ShiftproofError("--report alone trains and adds nothing; give --collect too, or leave out --add")
     if recipe is None:
         if not report_:
             raise ShiftproofError("name a recipe; `shiftproof bench --list` shows them all")
@@ -80,6 +85,7 @@ def bench(
         only=tuple(only or ()),
         smoke=smoke,
         collect=collect,
+        add=add,
         device=device,
         compile="fused" if fuse else compile_,
         style="none" if as_json else "auto",
