@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shiftproof.errors import ShiftproofError, unknown
-from shiftproof.nn.fused import add_weighted, add_weighted_neighbours, relu_dropout_
+from shiftproof.nn.fused import add_weighted, add_weighted_neighbours
 from shiftproof.nn.message_statistics import mapped_statistics
 from shiftproof.nn.node_statistics import STATISTICS as AGGREGATORS
 from shiftproof.nn.node_statistics import kernel_serves, node_statistics, statistics_of
@@ -122,7 +122,7 @@ class WeightedGINConv(_Conv):
                 messages = wiring.gather(x)
                 messages = (messages + per_row(edge, messages)).relu()
             hidden = self.first(wiring.aggregate(weigh(messages, edge_weight)) + self._own(x))
-        return self.second(relu_dropout_(self.norm(hidden, wiring.real_rows), 0.0, self.training))
+        return self.second(self.norm(hidden, wiring.real_rows, relu=True))
 
     def _first_of_samples(self, x: Tensor, wiring: Wiring, weight: Tensor, edge: Tensor | None) -> Tensor:
         """The first map of the MLP on `t` weightings, `[N, t, hidden]`; what they share is computed once."""

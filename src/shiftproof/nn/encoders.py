@@ -125,14 +125,14 @@ class GNNEncoder(nn.Module):
             if weight is not None and not isinstance(weight, Tensor):
                 weight = weight.at(i, h, wiring)
             out = conv(h, wiring, weight, edge_attr)
-            if self.norms:
-                out = self.norms[i](out, wiring.real_rows)
             residual = self.style == "gmt" and self.conv == "pna"
+            if self.norms:
+                out = self.norms[i](out, wiring.real_rows, relu=residual and not self.linear)
             if not self.linear and not residual and (self.style == "gmt" or i < last):
                 h = relu_dropout_(out, self.dropout, self.training)
                 continue
             if residual:
-                out = (out if self.linear else out.relu()) + (h if h.dim() == out.dim() else h.unsqueeze(1))
+                out = out + (h if h.dim() == out.dim() else h.unsqueeze(1))
             h = F.dropout(out, self.dropout, self.training) if self.dropout else out
         return h
 

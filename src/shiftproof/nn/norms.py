@@ -7,6 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shiftproof.errors import unknown
+from shiftproof.nn.fused import relu_dropout_
+from shiftproof.nn.node_statistics import kernel_serves
+from shiftproof.nn.sample_norm import FEWEST_COLUMNS, norm_of_samples
 from shiftproof.nn.segment import segment_count, segment_mean, segment_sum
 from shiftproof.nn.stacking import members_first, numbered_apart, stacked, stacking
 
@@ -78,6 +81,7 @@ class NodeBatchNorm(nn.BatchNorm1d):
     parallel samples `[N, t, p]`, `samples="per_sample"` normalises each sample by its own statistics and moves the
     running ones `t` times (what a loop over the samples does), `samples="pooled"` takes all `N * t` rows together.
     A single row has mean `x` and variance 0 instead of being an error; no row at all leaves the statistics alone.
+    `relu=True` puts a ReLU behind it, which on a GPU is of the same kernel for samples.
     """
 
     running_mean: Tensor
@@ -93,7 +97,14 @@ class NodeBatchNorm(nn.BatchNorm1d):
             raise unknown("batch statistics", samples, SAMPLES)
         self.samples = samples
 
-    def forward(self, x: Tensor, mask: Tensor | RealRows | None = None) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | RealRows | None = None, *, relu: bool = False) -> Tensor:
+        many = x.dim() == 3 and x.shape[1] * x.shape[2] >= FEWEST_COLUMNS and len(x) > 0
+        if many and self.training and self.samples == "per_sample" and kernel_serves(x):
+            return self._by_kernel(x, mask, relu)
+        out = self._normalise(x, mask)
+        return relu_dropout_(out, 0.0, self.training) if relu else out
+
+    def _normalise(self, x: Tensor, mask: Tensor | RealRows | None) -> Tensor:
         if x.dim() == 2:
             if not self.training or (mask is None and x.shape[0] > 1):
                 return super().forward(x)
@@ -105,7 +116,16 @@ class NodeBatchNorm(nn.BatchNorm1d):
         if mask is not None:
             mask = mask.mask if isinstance(mask, RealRows) else mask
             mask = mask.repeat_interleave(parallel, output_size=rows * parallel)
-        return self.forward(flat, mask).view(x.shape)
+        return self._normalise(flat, mask).view(x.shape)
+
+    def _by_kernel(self, x: Tensor, mask: Tensor | RealRows | None, relu: bool) -> Tensor:
+        """Training-mode batch norm of `[N, t, p]`, each sample by its own statistics."""
+        rows = RealRows(mask, x.dtype) if isinstance(mask, Tensor) else mask
+        given = self.weight, self.bias, None if rows is None else rows.mask
+        out, mean, var = norm_of_samples(x.flatten(1), *given, self.eps, relu=relu)
+        unbias = len(x) / max(len(x) - 1, 1) if rows is None else rows.unbias
+        self._move(mean, var * unbias, x.shape[1], x.new_ones(()) if rows is None else rows.any_row)
+        return out.view(x.shape)
 
     def extra_repr(self) -> str:
         shown = f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}"

@@ -1,0 +1,129 @@
+"""Batch norm of many samples with the ReLU behind it, on a GPU in two kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+ROWS, COLS, WARPS = 128, 32, 8  # of a program
+FEWEST_COLUMNS = 1024  # that keep a GPU busy
+
+
+def norm_of_samples(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mask: Tensor | None,
+    eps: float,
+    *,
+    relu: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows `[N, t * p]` normalised column by column, and the mean and (biased) variance of each column.
+
+    Weight and bias are `[p]`, the same in all samples. Rows outside of the mask do not count and become zeros.
+    """
+    real = None if mask is None else mask.unsqueeze(0)
+    affine = [None if value is None else value.unsqueeze(0) for value in (weight, bias)]
+    out, mean, var = _Norm.apply(x.unsqueeze(0), *affine, real, eps, relu)  # type: ignore[misc]
+    return out.squeeze(0), mean.squeeze(0), var.squeeze(0)
+
+
+class _Norm(torch.autograd.Function):
+    """Of several networks: rows `[networks, N, t * p]`, weights `[networks, p]`, masks `[networks, N]`."""
+
+    @staticmethod
+    def forward(
+        x: Tensor, weight: Tensor | None, bias: Tensor | None, mask: Tensor | None, eps: float, relu: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        from shiftproof.nn.norm_kernel import forward
+
+        work = _Launch(x, weight, bias, mask, eps, relu)
+        out = torch.empty(x.shape, device=x.device)
+        mean, var = (torch.empty(len(x), x.shape[2], device=x.device) for _ in range(2))
+        launch: Any = forward[work.grid]
+        with torch.cuda.device_of(x):
+            launch(*work.tensors, out, mean, var, **work.constants)
+        return out, mean, var
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: tuple) -> None:
+        x, weight, bias, mask, ctx.eps, ctx.relu = inputs
+        _, mean, var = output
+        ctx.mark_non_differentiable(mean, var)
+        ctx.save_for_backward(x, weight, bias, mask, mean, var)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        from shiftproof.nn.norm_kernel import backward
+
+        x, weight, bias, mask, mean, var = ctx.saved_tensors
+        if torch.is_grad_enabled():  # somebody differentiates twice
+            inputs = [value for value, asked in zip((x, weight, bias), ctx.needs_input_grad, strict=False) if asked]
+            again = _plainly(x, weight, bias, mask, ctx.eps, ctx.relu)
+            found = iter(torch.autograd.grad(again, inputs, grads[0], create_graph=True))
+            return *(next(found) if asked else None for asked in ctx.needs_input_grad[:3]), None, None, None
+        work = _Launch(x, weight, bias, mask, ctx.eps, ctx.relu)
+        to_x = torch.empty(x.shape, device=x.device)
+        to_weight, to_bias = torch.empty_like(mean), torch.empty_like(mean)
+        launch: Any = backward[work.grid]
+        with torch.cuda.device_of(x):
+            launch(*work.tensors, mean, var, grads[0].contiguous(), to_x, to_weight, to_bias, **work.constants)
+        if weight is None:
+            return to_x, None, None, None, None, None
+        of_all = [value.unflatten(1, (-1, weight.shape[1])).sum(1) for value in (to_weight, to_bias)]
+        return to_x, *of_all, None, None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, *inputs: Any) -> tuple:
+        *tensors, eps, relu = inputs
+
+        def merged(value: Tensor | None, dim: int | None) -> Tensor | None:
+            if value is None:
+                return None
+            whole = value.expand(info.batch_size, *value.shape) if dim is None else value.movedim(dim, 0)
+            return whole.flatten(0, 1)
+
+        found = _Norm.apply(*(merged(value, dim) for value, dim in zip(tensors, in_dims, strict=False)), eps, relu)
+        return tuple(value.unflatten(0, (info.batch_size, -1)) for value in found), (0, 0, 0)  # type: ignore[union-attr]
+
+
+class _Launch:
+    """What both kernels are told."""
+
+    def __init__(
+        self, x: Tensor, weight: Tensor | None, bias: Tensor | None, mask: Tensor | None, eps: float, relu: bool
+    ) -> None:
+        networks, rows, width = x.shape
+        x = x.contiguous()
+        count = x.new_full((networks,), rows) if mask is None else mask.sum(1).clamp(min=1).to(x.dtype)
+        affine = [x if value is None else value.contiguous() for value in (weight, bias)]
+        self.grid = -(-width // COLS), networks
+        self.tensors = x, *affine, x if mask is None else mask.contiguous(), count, rows
+        self.constants = {
+            "CHANNELS": width if weight is None else weight.shape[1],
+            "WIDTH": width,
+            "ROWS": ROWS,
+            "COLS": COLS,
+            "AFFINE": weight is not None,
+            "RELU": relu,
+            "PADDED": mask is not None,
+            "EPS": eps,
+            "num_warps": WARPS,
+        }
+
+
+def _plainly(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, mask: Tensor | None, eps: float, relu: bool
+) -> Tensor:
+    """What the kernel gives, with torch's own operations."""
+    real = x.new_ones(x.shape[:2]) if mask is None else mask.to(x.dtype)
+    share = (real / real.sum(1, keepdim=True).clamp(min=1)).unsqueeze(-1)
+    centred = x - (x * share).sum(1, keepdim=True)
+    out = centred * ((centred.square() * share).sum(1, keepdim=True) + eps).rsqrt()
+    if weight is not None and bias is not None:
+        times = x.shape[2] // weight.shape[1]
+        out = out * weight.repeat(1, times).unsqueeze(1) + bias.repeat(1, times).unsqueeze(1)
+    out = out.relu() if relu else out
+    return out * real.unsqueeze(-1)
