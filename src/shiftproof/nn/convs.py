@@ -111,10 +111,9 @@ class WeightedGINConv(_Conv):
     ) -> Tensor:
         wiring = as_wiring(edges, x)
         edge = self.encode_edges(edge_attr)
-        if (edge_weight is None or isinstance(edge_weight, Tensor)) and kernel_serves(x):
-            hidden = self._first_by_kernel(x, wiring, edge_weight, edge)
-        elif isinstance(edge_weight, Tensor) and edge_weight.dim() == 2:
-            hidden = self._first_of_samples(x, wiring, edge_weight, edge)
+        if isinstance(edge_weight, Tensor) and edge_weight.dim() == 2:
+            first = self._first_by_kernel if kernel_serves(x) else self._first_of_samples
+            hidden = first(x, wiring, edge_weight, edge)
         else:
             if edge is None:
                 messages = wiring.gather(x.relu() if self.message_relu else x)
@@ -131,9 +130,9 @@ class WeightedGINConv(_Conv):
             return self.first(add_weighted_neighbours(own, x, weight, wiring.src, wiring.dst, edge=edge, relu=relu))
         return add_weighted(self.first(own), self._mapped_messages(x, wiring, edge), weight, wiring.dst)
 
-    def _first_by_kernel(self, x: Tensor, wiring: Wiring, weight: Tensor | None, edge: Tensor | None) -> Tensor:
-        """The first map of the MLP, its sums those of a kernel."""
-        if weight is not None and weight.dim() == 2 and x.dim() == 2:
+    def _first_by_kernel(self, x: Tensor, wiring: Wiring, weight: Tensor, edge: Tensor | None) -> Tensor:
+        """The same with sums of a kernel, which orders the edges first: that pays for samples alone."""
+        if x.dim() == 2:
             base, messages = self.first(self._own(x)), self._mapped_messages(x, wiring, edge)
             return sum_of_messages(base, messages, weight, wiring.dst, wiring.by_node, real=wiring.node_mask)
         relu = self.message_relu or edge is not None

@@ -18,7 +18,7 @@ from shiftproof.nn.stacking import as_one_list
 
 def sum_of_neighbours(
     x: Tensor,
-    weight: Tensor | None,
+    weight: Tensor,
     edge: Tensor | None,
     ends: tuple[Tensor, Tensor],
     arriving: ByNode,
@@ -28,16 +28,12 @@ def sum_of_neighbours(
     real: Tensor | None = None,
     relu: bool = True,
 ) -> Tensor:
-    """`own_v + Σ_{e = (u, v)} w_e ReLU(x_u + e_e)` of every node, `[N, p]` or, of `t` samples, `[N, t, p]`.
+    """`own_v + Σ_{e = (u, v)} w_{e, i} ReLU(x_{u, i} + e_e)` in each of `t` samples, `[N, t, p]`.
 
-    `own` is `x` itself unless it is given; weights are `[E]` or `[E, t]`, edge rows `[E, p]`. Nodes that are not `real`
-    get no message. `relu=False` sends plain rows.
+    `own` is `x` itself unless it is given; weights are `[E, t]`, edge rows `[E, p]`. Nodes that are not `real` get no
+    message. `relu=False` sends plain rows.
     """
-    several = x.dim() == 3
-    rows, base = (x, own) if several else (x.unsqueeze(1), None if own is None else own.unsqueeze(1))
-    weight = weight.unsqueeze(1) if weight is not None and weight.dim() == 1 else weight
-    out: Tensor = _Neighbours.apply(base, rows, weight, edge, *ends, *arriving, *leaving, real, relu)  # type: ignore[assignment]
-    return out if several else out.squeeze(1)
+    return _Neighbours.apply(own, x, weight, edge, *ends, *arriving, *leaving, real, relu)  # type: ignore[return-value]
 
 
 def sum_of_messages(
@@ -52,7 +48,7 @@ class _Neighbours(torch.autograd.Function):
     def forward(
         own: Tensor | None,
         x: Tensor,
-        weight: Tensor | None,
+        weight: Tensor,
         edge: Tensor | None,
         src: Tensor,
         dst: Tensor,
@@ -95,7 +91,8 @@ class _Neighbours(torch.autograd.Function):
             launch(
                 rows,
                 *rows.stride()[:2],
-                *_weights(weight, rows),
+                weight,
+                *weight.stride(),
                 rows if edges is None else edges,
                 dst.contiguous(),
                 by_source,
@@ -107,7 +104,6 @@ class _Neighbours(torch.autograd.Function):
                 to_x,
                 grad if to_weight is None else to_weight,
                 grad if to_edge is None else to_edge,
-                WEIGHTED=weight is not None,
                 ADDED=edges is not None,
                 RELU=ctx.relu,
                 PADDED=real is not None,
@@ -116,8 +112,6 @@ class _Neighbours(torch.autograd.Function):
                 OF_EDGE=of_edge,
                 **_sizes(x.shape[1], x.shape[2]),
             )
-        if to_weight is not None and weight.shape[1] < x.shape[1]:
-            to_weight = to_weight.sum(1, keepdim=True)
         return to_own, to_x if of_x else None, to_weight, to_edge, *[None] * 10
 
     @staticmethod
@@ -171,7 +165,8 @@ class _Messages(torch.autograd.Function):
             launch(
                 rows,
                 rows.stride(0),
-                *_weights(weight, rows),
+                weight,
+                *weight.stride(),
                 dst.contiguous(),
                 dst if real is None else real.contiguous(),
                 weight.shape[1],
@@ -193,7 +188,7 @@ class _Messages(torch.autograd.Function):
 def _add(
     own: Tensor | None,
     rows: Tensor,
-    weight: Tensor | None,
+    weight: Tensor,
     edge: Tensor | None,
     source: Tensor,
     by_node: tuple[Tensor, Tensor, Tensor],
@@ -207,7 +202,7 @@ def _add(
 
     rows = whole_rows(rows)
     base = rows if own is None else whole_rows(own)
-    samples = max(rows.shape[1], 1 if weight is None else weight.shape[1])
+    samples = weight.shape[1]
     out = rows.new_empty(len(base), samples, rows.shape[2])
     launch: Any = forward[len(base), -(-samples // tile_of(samples))]
     with torch.cuda.device_of(rows):  # Triton starts kernels where torch is, not where its tensors are
@@ -216,7 +211,8 @@ def _add(
             *_strides(base),
             rows,
             *_strides(rows),
-            *_weights(weight, rows),
+            weight,
+            *weight.stride(),
             rows if edge is None else edge.contiguous(),
             source.contiguous(),
             *by_node,
@@ -224,7 +220,6 @@ def _add(
             samples,
             out,
             OF_EDGES=of_edges,
-            WEIGHTED=weight is not None,
             ADDED=edge is not None,
             RELU=relu,
             PADDED=real is not None,
@@ -238,10 +233,6 @@ def _strides(rows: Tensor) -> tuple[int, int]:
     return rows.stride(0), 0 if rows.shape[1] == 1 else rows.stride(1)
 
 
-def _weights(weight: Tensor | None, rows: Tensor) -> tuple[Tensor, int, int]:
-    return (rows, 0, 0) if weight is None else (weight, *_strides(weight))
-
-
 def _sizes(samples: int, width: int) -> dict[str, int]:
     tile, block = tile_of(samples), 1 << (width - 1).bit_length()
     return {"WIDTH": width, "TILE": tile, "BLOCK": block, "num_warps": warps_of(tile * block)}
@@ -250,7 +241,7 @@ def _sizes(samples: int, width: int) -> dict[str, int]:
 def _plainly(
     own: Tensor | None,
     x: Tensor,
-    weight: Tensor | None,
+    weight: Tensor,
     edge: Tensor | None,
     src: Tensor,
     dst: Tensor,
@@ -261,8 +252,7 @@ def _plainly(
     messages = x.index_select(0, src)
     messages = messages if edge is None else messages + edge.unsqueeze(1)
     messages = messages.relu() if relu else messages
-    messages = messages if weight is None else messages * weight.unsqueeze(-1)
-    summed = _at_nodes(messages, dst, len(x), real)
+    summed = _at_nodes(messages * weight.unsqueeze(-1), dst, len(x), real)
     return summed if own is None else own + summed
 
 

@@ -14,7 +14,7 @@ import triton.language as tl
 def forward(
     own, own_stride, own_sample, rows, row_stride, row_sample, weight, weight_stride, weight_sample, edges,
     source, order, start, stop, real, num_samples, out, WIDTH: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr,
-    OF_EDGES: tl.constexpr, WEIGHTED: tl.constexpr, ADDED: tl.constexpr, RELU: tl.constexpr, PADDED: tl.constexpr,
+    OF_EDGES: tl.constexpr, ADDED: tl.constexpr, RELU: tl.constexpr, PADDED: tl.constexpr,
 ):  # fmt: skip
     """Store each node's row plus the messages that arrive; `OF_EDGES`: their rows are the edges' own, not nodes'."""
     node = tl.program_id(0).to(tl.int64)
@@ -36,8 +36,7 @@ def forward(
             one += tl.load(edges + edge * WIDTH + cols, mask=cols < WIDTH, other=0.0)[None, :]
         if RELU:
             one = tl.maximum(one, 0.0, propagate_nan=tl.PropagateNan.ALL)
-        if WEIGHTED:
-            one *= tl.load(weight + edge * weight_stride + samples * weight_sample, mask=some, other=0.0)[:, None]
+        one *= tl.load(weight + edge * weight_stride + samples * weight_sample, mask=some, other=0.0)[:, None]
         total += one
     tl.store(out + (node * num_samples + samples[:, None]) * WIDTH + cols[None, :], total, mask=inside)
 
@@ -46,7 +45,7 @@ def forward(
 def backward_to_nodes(
     rows, row_stride, row_sample, weight, weight_stride, weight_sample, edges, target, order, start, stop, real,
     num_samples, slope, to_rows, to_weight, to_edges, WIDTH: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr,
-    WEIGHTED: tl.constexpr, ADDED: tl.constexpr, RELU: tl.constexpr, PADDED: tl.constexpr, ITSELF: tl.constexpr,
+    ADDED: tl.constexpr, RELU: tl.constexpr, PADDED: tl.constexpr, ITSELF: tl.constexpr,
     OF_WEIGHT: tl.constexpr, OF_EDGE: tl.constexpr,
 ):  # fmt: skip
     """Store what a node's rows get from the messages it sends, and what these messages' weights and edges get.
@@ -81,8 +80,7 @@ def backward_to_nodes(
         if OF_WEIGHT:  # where ReLU lets nothing through, the message is 0 and so is its product
             along = tl.sum(tl.where(inside, pull * one, 0.0), 1)
             tl.store(to_weight + edge * num_samples + samples, along, mask=some)
-        if WEIGHTED:
-            pull *= tl.load(weight + edge * weight_stride + samples * weight_sample, mask=some, other=0.0)[:, None]
+        pull *= tl.load(weight + edge * weight_stride + samples * weight_sample, mask=some, other=0.0)[:, None]
         if OF_EDGE:  # the samples of an edge are in several programs
             tl.atomic_add(to_edges + edge * WIDTH + cols, tl.sum(tl.where(inside, pull, 0.0), 0), mask=cols < WIDTH)
         total += pull
