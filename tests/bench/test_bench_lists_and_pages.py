@@ -42,6 +42,9 @@ def test_bench_lists_all_recipes_as_text_and_for_machines():
 
 def test_engines_by_name():
     assert engine_named("ray", address="auto", gpu_share=0.5) == Ray("auto", 0.5)
+    assert engine_named("ray", workers=3) == Ray(workers=3)
+    with pytest.raises(ShiftproofError, match="at least one worker is needed, not 0"):
+        engine_named("ray", workers=0)
     with pytest.raises(ShiftproofError, match="unknown engine 'rai'; did you mean 'ray'"):
         engine_named("rai")
     with pytest.raises(ShiftproofError, match="give --engine ray with it"):

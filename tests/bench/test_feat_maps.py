@@ -7,9 +7,11 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
+from typer.testing import CliRunner
 
 from shiftproof.bench import feat_maps
 from shiftproof.bench.recipes import Work
+from shiftproof.cli import app
 from shiftproof.data import Dataset, load
 from shiftproof.data.corner import PATCH, regions, with_patch
 from shiftproof.errors import ShiftproofError
@@ -89,6 +91,24 @@ def test_the_recipe_trains_measures_draws_and_keeps_what_is_done(tmp_path, monke
     words = " ".join(ElementTree.fromstring(picture.read_text()).itertext())
     assert "FeAT 2x2" in words
     assert "integrated gradients" in words
+
+
+def test_only_chooses_models_by_their_names_also_in_a_smoke_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(feat_maps, "load", lambda spec: small())
+    monkeypatch.setattr(feat_maps, "SMOKE_STEPS", 2)
+    work = Work(tmp_path, range(1), smoke=True, device="cpu", only=("FeAT 2x150", "ERM 150"))
+    rows = feat_maps.map_rows(work)
+    assert {row["method"] for row in rows} == {"ERM 2", "FeAT 2x2"}
+    assert sorted(place.name for place in (tmp_path / "seed-0").iterdir()) == ["ERM-2", "FeAT-2x2"]
+    assert "FeAT 2x2" in feat_maps.draw_maps(rows, tmp_path / "maps.svg").read_text()
+
+
+def test_only_with_a_word_that_names_no_model_trains_nothing(tmp_path):
+    words = ["bench", "feat-gradcam", "--smoke", "--only", "FeAT 2x15", "--device", "cpu", "--out", str(tmp_path)]
+    done = CliRunner().invoke(app, words)
+    assert isinstance(done.exception, ShiftproofError)
+    assert str(done.exception) == "unknown part of the recipe 'FeAT 2x15'; did you mean 'FeAT 2x150'?"
+    assert not list(tmp_path.rglob("*.json"))
 
 
 def test_too_many_samples_are_one_sentence(real_data):

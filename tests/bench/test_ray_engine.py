@@ -5,10 +5,11 @@ import signal
 import threading
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
-from shiftproof.bench import Job, rows_of, run_jobs
+from shiftproof.bench import Job, ray_engine, rows_of, run_jobs
 from shiftproof.bench.ray_engine import Ray, _train_on_worker, _write
 from shiftproof.errors import ShiftproofError
 
@@ -31,6 +32,65 @@ def comparable(jobs):
 def test_a_share_of_a_gpu_is_above_0_and_at_most_1():
     with pytest.raises(ShiftproofError, match="share of a GPU from above 0 to 1, not"):
         Ray(gpu_share=1.5)
+
+
+def test_at_least_one_task_runs_at_a_time():
+    with pytest.raises(ShiftproofError, match="at least one worker is needed, not 0"):
+        Ray(workers=0)
+
+
+class OneByOne:
+    """Stands for Ray: a task is done when it is waited for; `most` are the tasks that were under way at a time."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[int, tuple] = {}
+        self.begun = self.most = 0
+        self.is_initialized = lambda: True
+        self.cluster_resources = dict
+        self.exceptions = SimpleNamespace(RayTaskError=TimeoutError, RayError=ConnectionError)
+
+    def remote(self, function):
+        def begin(*arguments) -> int:
+            self.begun += 1
+            self.tasks[self.begun] = (function, arguments)
+            self.most = max(self.most, len(self.tasks))
+            return self.begun
+
+        return SimpleNamespace(options=lambda **_: SimpleNamespace(remote=begin))
+
+    def wait(self, references, num_returns):
+        return references[-num_returns:], references[:-num_returns]  # the last one to begin is the first to end
+
+    def get(self, reference):
+        function, arguments = self.tasks.pop(reference)
+        return function(*arguments)
+
+    def cancel(self, reference) -> None:
+        del self.tasks[reference]
+
+
+@pytest.fixture
+def no_cluster(monkeypatch) -> OneByOne:
+    ray = OneByOne()
+    monkeypatch.setattr(ray_engine, "optional", lambda *_: ray)
+    return ray
+
+
+@pytest.mark.parametrize(("workers", "most"), [(None, 6), (1, 1), (2, 2), (9, 6)])
+def test_at_most_so_many_tasks_as_workers_are_asked_for_run_at_a_time(tmp_path, no_cluster, workers, most):
+    jobs = jobs_in(tmp_path, seeds=3, epochs=1)
+    done = list(run_jobs(jobs, engine=Ray(workers=workers), style="none"))
+    assert no_cluster.most == most
+    assert sorted(job.out for job in done) == sorted(job.out for job in jobs)
+    assert all(job.finished for job in jobs)
+
+
+def test_after_a_mistake_no_further_task_is_begun(tmp_path, no_cluster):
+    jobs = jobs_in(tmp_path, seeds=3, metric="acuracy")
+    with pytest.raises(ShiftproofError, match="unknown metric 'acuracy'"):
+        list(run_jobs(jobs, engine=Ray(workers=2), style="none"))
+    assert no_cluster.begun == 2
+    assert not no_cluster.tasks
 
 
 def test_a_worker_without_the_folder_sends_the_run_back(tmp_path):

@@ -9,7 +9,7 @@ from typing import Any
 
 from shiftproof.bench.measured import read_table
 from shiftproof.bench.recipes import Cell, Row
-from shiftproof.bench.row_order import cell_of, in_order
+from shiftproof.bench.row_order import cell_of, comparable, in_order
 from shiftproof.bench.table import Ratio, join_words, summarise
 from shiftproof.errors import ShiftproofError
 
@@ -44,6 +44,19 @@ def add_to(
         ratio.write(rows)
     made = {what: join_words([before.get(what, "not recorded"), table[what]]) for what in ("device", "commit")}
     return {**table, **made, "rows": rows}
+
+
+def seeds_held(path: Path) -> dict[str, set[int] | None]:
+    """The seeds that a table has of each cell, in all rows of it; nothing where there is no table.
+
+    None for a cell whose rows do not say whose seeds they are.
+    """
+    found: dict[str, set[int] | None] = {}
+    for row in read_table(path, "--add")["rows"] if path.exists() else []:
+        cell, seeds = comparable(row["dataset"], row["method"], row["variant"]), row.get("of_seeds")
+        before = found.get(cell, seeds)
+        found[cell] = None if seeds is None or before is None else {*before} & {*seeds}
+    return found
 
 
 def unite(old: Row, new: Row, place: str) -> Row:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from shiftproof.bench.adding import add_to
+from shiftproof.bench.adding import add_to, seeds_held
 from shiftproof.bench.jobs import Engine, Job, Local, load_for
 from shiftproof.bench.journal import train_noted
+from shiftproof.bench.limits import require_limits
 from shiftproof.bench.listing import missing
 from shiftproof.bench.measured import read_table
 from shiftproof.bench.outside import Outside, absolute, bring_in, require_same_method
 from shiftproof.bench.recipes import Cell, Recipe, Row, on_few_samples
+from shiftproof.bench.row_order import comparable
 from shiftproof.bench.search import Search
 from shiftproof.bench.table import results_table, rows_of
 from shiftproof.errors import ShiftproofError, nearest, unknown
@@ -21,6 +24,9 @@ from shiftproof.registry import recipes
 from shiftproof.training.checkpoint import require_folder, write_json
 from shiftproof.training.progress import Style
 from shiftproof.training.steps import Compile
+
+SECONDS_BETWEEN_TABLES = 60.0  # written while --add trains
+AS_IT_IS = "plain"  # what --only calls a cell without a variant
 
 
 @dataclass(frozen=True)
@@ -44,10 +50,17 @@ class Asked:
 
     @property
     def name(self) -> str:
-        """The name of the table: one that was searched, extended or cut is another than the recipe's own."""
+        """The name of the table: one that was searched, extended or cut is another than the recipe's own.
+
+        A part that is added to the whole is not a table of its own.
+        """
         more = "".join(f"+{name}" for name in dict.fromkeys(bring_in(one).name for one in self.outside))
-        part = "".join(f"-only-{one}" for one in self.only if not self.smoke)
+        part = "".join(f"-only-{one}" for one in self.only if not (self.smoke or self.add))
         return f"{self.recipe}{more}{'-search' if self.search else ''}{part}"
+
+    @property
+    def limited(self) -> bool:
+        return isinstance(self.engine, Local) and self.engine.until is not None
 
     @property
     def folder(self) -> Path:
@@ -59,20 +72,31 @@ class Asked:
 
 
 def engine_named(
-    name: str, *, workers: int = 1, stack: int = 1, address: str | None = None, gpu_share: float = 0.25
+    name: str,
+    *,
+    workers: int = 1,
+    stack: int = 1,
+    address: str | None = None,
+    gpu_share: float = 0.25,
+    minutes: float | None = None,
 ) -> Engine:
     """The engine of a command line: "local" or "ray"."""
     if name == "local":
         if address is not None:
             raise ShiftproofError("--address names a Ray cluster; give --engine ray with it")
-        return Local(workers, stack)
+        if minutes is not None:
+            require_limits()
+        return Local(workers, stack, None if minutes is None else time.time() + 60 * minutes)
+    if minutes is not None:
+        raise ShiftproofError("--minutes is a limit of this machine's own engine; leave out --engine ray or --minutes")
     if stack > 1:
         raise ShiftproofError("--stack trains seeds together in a process of this machine; leave out --engine ray")
     if name != "ray":
         raise unknown("engine", name, ("local", "ray"))
     from shiftproof.bench.ray_engine import Ray
 
-    return Ray(address, gpu_share)
+    # one is what is meant where nothing is said, and then the cluster decides
+    return Ray(address, gpu_share, workers=None if workers == 1 else workers)
 
 
 def jobs_of(asked: Asked, recipe: Recipe) -> tuple[list[Job], list[Job]]:
@@ -84,11 +108,11 @@ def jobs_of(asked: Asked, recipe: Recipe) -> tuple[list[Job], list[Job]]:
         )
         sources = tuple(absolute(one) for one in asked.outside)
         jobs = [replace(job, outside=sources) for job in jobs]
-        return [job for job in jobs if not asked.only or not names_of(job).isdisjoint(asked.only)]
+        return [job for job in jobs if not asked.only or any(names_of(job).issuperset(words(o)) for o in asked.only)]
 
     joined = joined_cells(asked, recipe)
     found = wanted(recipe), wanted(replace(recipe, cells=joined)) if joined else []
-    _require_known(asked, {name for job in (*found[0], *found[1]) for name in names_of(job)}, [*recipe.cells, *joined])
+    _require_known(asked, [*recipe.cells, *joined])
     return found
 
 
@@ -99,16 +123,28 @@ def joined_cells(asked: Asked, recipe: Recipe) -> tuple[Cell, ...]:
 
 
 def names_of(cell: Job | Cell) -> set[str]:
-    """What --only may call a cell or a run of it: its method, its data, and their name or options alone."""
-    return {cell.method, cell.data, *cell.data.split(":")}
+    """What --only may call a cell or a run of it: its method, its data, its variant, and their parts alone."""
+    variant = {part for key, value in cell.variant.items() for part in (f"{key}={value}", str(value))}
+    return {cell.method, cell.data, *cell.data.split(":"), *(variant or {AS_IT_IS})}
 
 
-def _require_known(asked: Asked, found: set[str], cells: Sequence[Cell]) -> None:
-    """Every word of --only chose something."""
+def words(one: str) -> list[str]:
+    """What a cell must all be called to be chosen by one --only: `mutag+gsat` is GSAT on Mutag."""
+    return one.split("+")
+
+
+def _require_known(asked: Asked, cells: Sequence[Cell]) -> None:
+    """Every --only chose something."""
     for one in asked.only:
-        if one not in found:
-            known = {name for cell in cells for name in names_of(cell)}
-            raise ShiftproofError(f"no cell of '{asked.recipe}' has the data or method {one}{nearest(one, known)}")
+        if any(names_of(cell).issuperset(words(one)) for cell in cells):
+            continue
+        known = {name for cell in cells for name in names_of(cell)}
+        for word in words(one):
+            if word not in known:
+                raise ShiftproofError(
+                    f"no cell of '{asked.recipe}' has the data or method {word}{nearest(word, known)}"
+                )
+        raise ShiftproofError(f"no cell of '{asked.recipe}' is all of {', '.join(words(one))}")
 
 
 def cells_with(recipe: Recipe, own: Outside) -> tuple[Cell, ...]:
@@ -127,6 +163,30 @@ def cells_with(recipe: Recipe, own: Outside) -> tuple[Cell, ...]:
 def measure(asked: Asked, command: str) -> tuple[list[Row], list[Path]]:
     """Do what was asked; the rows, and the files that were written."""
     recipe: Recipe = recipes[asked.recipe].make()
+    _require_possible(asked, recipe)
+    if recipe.run is not None:
+        return _finish(asked, recipe, _own_work(asked, recipe), command)
+    jobs, joined = wanted_jobs(asked, recipe)
+    if asked.add and not jobs and not joined:  # the table has it all
+        return measured_table(asked.name, asked.results)["rows"], []
+    if not asked.collect and isinstance(asked.engine, Local):  # workers of a cluster have data of their own
+        _require_data(asked, [*jobs, *joined])
+    if asked.search is not None:
+        return _finish(asked, recipe, _searched(asked, asked.search, recipe, jobs, joined), command)
+    if not asked.collect:
+        then = _now_and_then(lambda: _write(asked, recipe, jobs, joined, command)) if asked.add else None
+        train_noted(_trained_as(asked, [*jobs, *joined]), engine=asked.engine, style=asked.style, then=then)
+    if asked.limited:
+        jobs, joined = _finished(jobs), _finished(joined)
+        if not jobs and not joined:
+            raise ShiftproofError(
+                f"no run of '{asked.recipe}' was finished in time; what is begun goes on with the same command"
+            )
+    return _finish(asked, recipe, _rows(recipe, jobs, joined), command)
+
+
+def _require_possible(asked: Asked, recipe: Recipe) -> None:
+    """Say what does not go together before anything is done."""
     require_folder(asked.folder)
     if not asked.smoke:
         require_folder(asked.results, "--results names a folder")
@@ -134,26 +194,70 @@ def measure(asked: Asked, command: str) -> tuple[list[Row], list[Path]]:
         raise ShiftproofError("--collect trains nothing, and a search does; leave out one of them")
     if asked.add:
         _require_addable(asked)
-    if recipe.sequential and asked.engine != Local(1):
+    if asked.limited and (recipe.run is not None or asked.search is not None or asked.collect):
+        raise ShiftproofError(
+            "--minutes is for runs of a table, not for --search, --collect or a recipe of its own work"
+        )
+    if recipe.sequential and (not isinstance(asked.engine, Local) or asked.engine.workers * asked.engine.stack > 1):
         raise ShiftproofError(f"'{asked.recipe}' measures time, so its runs go one after another; leave out --workers")
-    if recipe.run is not None:
-        return _finish(asked, recipe, _own_work(asked, recipe), command)
+
+
+def wanted_jobs(asked: Asked, recipe: Recipe) -> tuple[list[Job], list[Job]]:
+    """The runs that the table is made of: with --collect the finished ones, with --add those that it lacks."""
     jobs, joined = jobs_of(asked, recipe)
+    if asked.add:
+        jobs, joined = (_lacking(asked, some) for some in (jobs, joined))
     if asked.collect:
-        jobs, joined = ([job for job in some if job.finished] for some in (jobs, joined))
+        jobs, joined = _finished(jobs), _finished(joined)
         if not jobs and not joined:
             raise ShiftproofError(
                 f"{asked.folder} holds no finished run of '{asked.recipe}' to collect; leave out --collect"
             )
-    elif isinstance(asked.engine, Local):  # workers of a cluster have data of their own
-        _require_data(asked, [*jobs, *joined])
-    if asked.search is not None:
-        rows = _searched(asked, asked.search, recipe, jobs, joined)
-    else:
-        if not asked.collect:
-            train_noted(_trained_as(asked, [*jobs, *joined]), engine=asked.engine, style=asked.style)
-        rows = _rows(recipe, jobs, joined)
-    return _finish(asked, recipe, rows, command)
+    return jobs, joined
+
+
+def _lacking(asked: Asked, jobs: Sequence[Job]) -> list[Job]:
+    """The finished runs, and those whose seeds the table does not have."""
+    held = seeds_held(asked.table)
+    found = []
+    for job in jobs:
+        seeds = held.get(comparable(job.data, job.method, job.variant), set())
+        if seeds is None and not asked.collect:
+            raise ShiftproofError(
+                f"{asked.table} does not say of which seeds its row of {job.method} on {job.data} is, so --add cannot "
+                "tell what it lacks; leave --add out, or give --collect"
+            )
+        if job.finished or job.seed not in (seeds or ()):
+            found.append(job)
+    return found
+
+
+def _finished(jobs: Sequence[Job]) -> list[Job]:
+    return [job for job in jobs if job.finished]
+
+
+def unfinished(asked: Asked) -> int:
+    """How many of the runs that were asked for are still to be trained."""
+    jobs, joined = wanted_jobs(asked, recipes[asked.recipe].make())
+    return len(jobs) + len(joined) - len(_finished(jobs)) - len(_finished(joined))
+
+
+def _now_and_then(work: Callable[[], Any]) -> Callable[[], None]:
+    """The work, at most once a minute."""
+    last = time.monotonic()
+
+    def then() -> None:
+        nonlocal last
+        if time.monotonic() - last >= SECONDS_BETWEEN_TABLES:
+            work()
+            last = time.monotonic()
+
+    return then
+
+
+def _write(asked: Asked, recipe: Recipe, jobs: list[Job], joined: list[Job], command: str) -> list[Row]:
+    """Write the table of what is finished so far."""
+    return _write_table(asked, recipe, _rows(recipe, _finished(jobs), _finished(joined)), command)
 
 
 def _require_addable(asked: Asked) -> None:
@@ -224,15 +328,20 @@ def _own_work(asked: Asked, recipe: Recipe) -> list[Row]:
 
 def _finish(asked: Asked, recipe: Recipe, rows: list[Row], command: str) -> tuple[list[Row], list[Path]]:
     """Write the table, and draw its figure where all of it was asked for."""
-    content, table = results_table(asked.name, command, rows, note=recipe.note), asked.table
-    if asked.add:
-        joined = joined_cells(asked, recipe)
-        content = add_to(table, content, cells=recipe.cells, joined=joined, ratio=recipe.ratio)
-        rows = content["rows"]
-    write_json(table, content)
-    if recipe.draw is None or asked.outside or asked.search or (asked.only and not asked.smoke):
+    rows, table = _write_table(asked, recipe, rows, command), asked.table
+    if recipe.draw is None or asked.outside or asked.search or (asked.only and not (asked.smoke or asked.add)):
         return rows, [table]
     return rows, [table, recipe.draw(rows, table.with_suffix(".svg"))]
+
+
+def _write_table(asked: Asked, recipe: Recipe, rows: list[Row], command: str) -> list[Row]:
+    """Write rows as a table, beside those that it holds where they are added; all rows that it then has."""
+    content = results_table(asked.name, command, rows, note=recipe.note)
+    if asked.add:
+        joined = joined_cells(asked, recipe)
+        content = add_to(asked.table, content, cells=recipe.cells, joined=joined, ratio=recipe.ratio)
+    write_json(asked.table, content)
+    return content["rows"]
 
 
 def measured_table(name: str, results: Path) -> dict[str, Any]:

@@ -71,8 +71,8 @@ def learners(steps: int) -> dict[str, FeAT]:
 
 def map_rows(work: Work) -> list[Row]:
     """Rows by model, map and region, and the accuracy of every model; a finished model is not trained again."""
+    chosen = _asked(work)
     device = pick_device(work.device)
-    chosen = learners(SMOKE_STEPS if work.smoke else STEPS)
     found: dict[str, list[dict[str, float]]] = {name: [] for name in chosen}
     for seed in work.seeds:
         data = None
@@ -101,6 +101,13 @@ def map_rows(work: Work) -> list[Row]:
                 row["drawn"] = str(work.folder / f"seed-{work.seeds[0]}" / name.replace(" ", "-") / "maps.safetensors")
             rows.append(row)
     return rows
+
+
+def _asked(work: Work) -> dict[str, FeAT]:
+    """The models that --only names as the whole table calls them, also where a smoke run trains them more shortly."""
+    made = learners(SMOKE_STEPS if work.smoke else STEPS)
+    names = dict(zip(learners(STEPS), made, strict=True))
+    return {names[one]: made[names[one]] for one in work.wanted(list(names))}
 
 
 def _spec(seed: int, smoke: bool) -> str:

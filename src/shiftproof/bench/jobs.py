@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from shiftproof.api import fit, loop_for
+from shiftproof.bench.limits import TimeUp, is_up, no_longer_than
 from shiftproof.bench.outside import bring_in, require_same_method
 from shiftproof.bench.sharing import one_gpu_for_many
 from shiftproof.bench.stages import suppliers_first, take_stage
@@ -120,11 +121,20 @@ def train(job: Job, style: Style = "none") -> bool:
     return ours
 
 
-def train_together(jobs: Sequence[Job], style: Style = "none") -> list[bool]:
+def train_together(jobs: Sequence[Job], style: Style = "none", until: float | None = None) -> list[bool]:
     """Train jobs that differ in their seed alone as one stack, or one by one where they cannot be stacked.
 
-    False for those that another process is at.
+    False for those that another process is at. At the time `until` those under way are left as they are: their last
+    epoch is on disk, and they go on from there.
     """
+    try:
+        with no_longer_than(until):
+            return _train_together(jobs, style)
+    except TimeUp:
+        return [True] * len(jobs)
+
+
+def _train_together(jobs: Sequence[Job], style: Style) -> list[bool]:
     with ExitStack() as turns:
         ours = [turns.enter_context(turn(job.out)) for job in jobs]
         mine = [job for job, own in zip(jobs, ours, strict=True) if own]
@@ -187,11 +197,13 @@ class Engine(Protocol):
 class Local:
     """This machine: one after another, or `workers` processes that share its cores and its GPU.
 
-    A process trains up to `stack` seeds of the same cell as one (see `fit_seeds`).
+    A process trains up to `stack` seeds of the same cell as one (see `fit_seeds`). At the time `until` (in seconds
+    since 1970) all of them stop.
     """
 
     workers: int = 1
     stack: int = 1
+    until: float | None = None
 
     def start(self, jobs: Sequence[Job], style: Style) -> Iterator[tuple[Job, bool]]:
         if self.workers < 1:
@@ -201,7 +213,7 @@ class Local:
         groups = bundles(jobs, self.stack)
         if self.workers == 1 or len(groups) == 1:
             for group in groups:
-                yield from zip(group, train_together(group, style), strict=True)
+                yield from zip(group, train_together(group, style, self.until), strict=True)
             return
         with (
             one_thread_each(),
@@ -209,7 +221,7 @@ class Local:
             progress("runs", len(jobs), style) as display,
             ProcessPoolExecutor(min(self.workers, len(groups)), get_context("spawn")) as pool,
         ):
-            waiting = {pool.submit(train_together, group): group for group in groups}
+            waiting = {pool.submit(train_together, group, "none", self.until): group for group in groups}
             done = 0
             try:
                 for future in as_completed(waiting):
@@ -233,17 +245,20 @@ def run_jobs(
     """Train all jobs and yield each as it is done; a failing one raises after those under way have ended.
 
     Runs that another process works at in the same folder are passed by and waited for at the end; those that
-    `may_diverge` and do are not yielded.
+    `may_diverge` and do are not yielded, nor are those that an engine with a limit of time did not finish.
     """
     engine = engine or Local(workers, stack)
+    until = engine.until if isinstance(engine, Local) else None
     left = suppliers_first(jobs)
     while left:
         others = []
         for job, ours in engine.start(left, style):
             if not ours:
                 others.append(job)
-            elif job.finished or not job.may_diverge:
+            elif job.finished or not (job.may_diverge or until):
                 yield job
+        if is_up(until):
+            return
         if len(others) == len(left):
             time.sleep(SECONDS_TO_WAIT_FOR_OTHERS)
         left = others

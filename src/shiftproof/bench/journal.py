@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -147,8 +147,16 @@ class Journal:
         self.known[path] += len(whole)
 
 
-def train_noted(jobs: Sequence[Job], *, engine: Engine | None = None, style: Style = "auto") -> None:
-    """Train what is not in the journal yet and note every run as it finishes."""
+def train_noted(
+    jobs: Sequence[Job],
+    *,
+    engine: Engine | None = None,
+    style: Style = "auto",
+    then: Callable[[], None] | None = None,
+) -> None:
+    """Train what is not in the journal yet, note every run as it finishes, and `then` do something about it."""
     journal = Journal(list(jobs))
     for job in run_jobs([job for job in jobs if not journal.has(job)], engine=engine, style=style):
         journal.add(job)
+        if then is not None:
+            then()

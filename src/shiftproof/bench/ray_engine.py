@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import tempfile
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +28,18 @@ class Ray:
     `address` is what `ray.init` takes ("auto", "HOST:6379", "ray://HOST:10001"); without one, a cluster of this machine
     is started for the sweep. A task whose worker or node dies is started again up to `retries` times. Where the worker
     sees the folder of the runs it trains in it and a retry goes on from the checkpoint; where it does not, the finished
-    run is sent back. Workers need shiftproof and the data (SHIFTPROOF_DATA), nothing else.
+    run is sent back. Workers need shiftproof and the data (SHIFTPROOF_DATA), nothing else. The cluster
+    runs as many tasks at a time as it has cores and shares of GPUs for, and at most `workers` where that is set.
     """
 
     address: str | None = None
     gpu_share: float = 0.25
     retries: int = 5
+    workers: int | None = None
 
     def __post_init__(self) -> None:
+        if self.workers is not None and self.workers < 1:
+            raise ShiftproofError(f"at least one worker is needed, not {self.workers}")
         if not 0 < self.gpu_share <= 1:
             raise ShiftproofError(f"a run takes a share of a GPU from above 0 to 1, not {self.gpu_share}")
 
@@ -42,17 +47,8 @@ class Ray:
         ray = optional("ray", "ray", "--engine ray")
         with _connected(ray, self.address), _marked(jobs) as marks, progress("runs", len(jobs), style) as display:
             has_gpu = ray.cluster_resources().get("GPU", 0) > 0
-            waiting = {}
-            for job in jobs:
-                share = self.gpu_share if has_gpu and job.device != "cpu" else 0
-                task = ray.remote(_train_on_worker).options(
-                    num_cpus=1,
-                    num_gpus=share,
-                    max_retries=self.retries,
-                    name=f"shiftproof {job.label}",
-                    runtime_env={"env_vars": THREADS},
-                )
-                waiting[task.remote(_everywhere(job), str(marks[job.out.parents[1]]), _sources(job))] = job
+            left = iter(jobs)
+            waiting = {self._submit(ray, one, marks, has_gpu): one for one in islice(left, self.workers)}
             number = 0
             while waiting:
                 (reference,), _ = ray.wait(list(waiting), num_returns=1)
@@ -63,10 +59,22 @@ class Ray:
                     for other in waiting:
                         ray.cancel(other)
                     raise _plain(ray, error, job) from None
+                waiting |= {self._submit(ray, one, marks, has_gpu): one for one in islice(left, 1)}
                 _write(job.out, files)
                 number += 1
                 display.advance(number, job.label)
                 yield job, ours
+
+    def _submit(self, ray: Any, job: Job, marks: Mapping[Path, Path], has_gpu: bool) -> Any:
+        """Hand a job to the cluster; what is waited for."""
+        task = ray.remote(_train_on_worker).options(
+            num_cpus=1,
+            num_gpus=self.gpu_share if has_gpu and job.device != "cpu" else 0,
+            max_retries=self.retries,
+            name=f"shiftproof {job.label}",
+            runtime_env={"env_vars": THREADS},
+        )
+        return task.remote(_everywhere(job), str(marks[job.out.parents[1]]), _sources(job))
 
 
 def _train_on_worker(job: Job, mark: str, sources: dict[str, str]) -> tuple[bool, dict[str, bytes]]:

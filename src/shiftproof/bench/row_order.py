@@ -15,7 +15,7 @@ _BEFORE_ALL: Place = (-1, -1)
 
 def cell_of(row: Row) -> str:
     """By what two rows are of the same cell, in a form that can be compared."""
-    return _comparable(*(row[key] for key in ("dataset", "method", "variant", "metric", "split", "selection")))
+    return comparable(*(row[key] for key in ("dataset", "method", "variant", "metric", "split", "selection")))
 
 
 def in_order(
@@ -27,7 +27,7 @@ def in_order(
     old one where the new has a single cell. Rows of no cell stay behind the row that they came after.
     """
     places = {
-        _comparable(cell.data, cell.method, cell.variant): (part, number)
+        comparable(cell.data, cell.method, cell.variant): (part, number)
         for part, some in enumerate((cells, joined))
         for number, cell in enumerate(some)
     }
@@ -52,7 +52,7 @@ def _places(rows: Sequence[Row], places: Mapping[str, Place]) -> dict[str, Place
     found: dict[str, Place] = {}
     last = _BEFORE_ALL
     for row in rows:
-        last = places.get(_comparable(row["dataset"], row["method"], row["variant"]), last)
+        last = places.get(comparable(row["dataset"], row["method"], row["variant"]), last)
         found[cell_of(row)] = last
     return found
 
@@ -75,5 +75,6 @@ def _kind(row: Row) -> Kind:
     return row["metric"], row["split"]
 
 
-def _comparable(*parts: Any) -> str:
+def comparable(*parts: Any) -> str:
+    """Data, method, variant (and more) in a form that can be compared."""
     return json.dumps(parts, sort_keys=True, default=str)

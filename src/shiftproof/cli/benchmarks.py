@@ -31,7 +31,11 @@ def bench(
     results: Annotated[Path, typer.Option(help="Folder for the table and its figure.")] = Path("results"),
     only: Annotated[
         list[str] | None,
-        typer.Option("--only", help="Only cells of this data set or method, a table of its own; may be repeated."),
+        typer.Option(
+            "--only",
+            help="Only cells of this data set or method, or of both with a + between; a table of its own, unless with "
+            "--add; may be repeated.",
+        ),
     ] = None,
     workers: Workers = 1,
     stack: Stack = 1,
@@ -54,15 +58,18 @@ def bench(
         bool, typer.Option("--collect", help="Train nothing; make the table from the runs finished so far.")
     ] = False,
     add: Annotated[
-        bool, typer.Option("--add", help="Put the rows beside those that the table in --results holds already.")
+        bool, typer.Option("--add", help="Train what the table in --results lacks, and put it beside what it holds.")
     ] = False,
+    minutes: Annotated[
+        float | None, typer.Option(min=0, help="Stop after so long, with the table of what is finished.")
+    ] = None,
     device: Device = "auto",
     compile_: Compile = False,
     fuse: Fuse = False,
     as_json: Json = False,
 ) -> None:
     """Train a published table or analysis, write it with the printed figures beside ours, and draw what it draws."""
-    from shiftproof.bench.command import Asked, engine_named, jobs_of, measure
+    from shiftproof.bench.command import Asked, engine_named, jobs_of, measure, unfinished
     from shiftproof.bench.search import Search
     from shiftproof.registry import recipes
 
@@ -89,7 +96,9 @@ def bench(
         device=device,
         compile="fused" if fuse else compile_,
         style="none" if as_json else "auto",
-        engine=engine_named(engine, workers=workers, stack=stack, address=address, gpu_share=gpu_share),
+        engine=engine_named(
+            engine, workers=workers, stack=stack, address=address, gpu_share=gpu_share, minutes=minutes
+        ),
         outside=tuple(with_ or ()),
         search=None if search is None else Search(search, search_seeds, sampler),  # type: ignore[arg-type]
     )
@@ -108,6 +117,8 @@ def bench(
         print_rows(rows)
         for file in written:
             print(f"written: {file}")
+        if minutes is not None and (left := unfinished(asked)):
+            print(f"{left} runs are not finished; the same command goes on with them")
     if report_:
         _report_table(asked.name, written[0].parent, out, as_json)
 

@@ -26,12 +26,14 @@ from shiftproof.training.metrics import (
     Predictions,
     all_measures,
     better,
+    jsonable,
     measure,
     predict,
     require_measure,
 )
 from shiftproof.training.optimizers import make_optimizer
 from shiftproof.training.progress import progress
+from shiftproof.training.resuming import go_on_from, state_of
 from shiftproof.training.run import CHECKPOINT, CONFIG, METRICS, STACK, Run
 from shiftproof.training.steps import CompiledStepper, EagerStepper, FusedStepper, ReplayedStepper, Stepper
 
@@ -264,7 +266,7 @@ class Loop:
             self._require_finite_weights()
         trainer, record, judge = self.trainer, self.history[-1], self.judge
         seen = {n: predict(self.method, self.data[n]) for n in self.looked_at} if seen is None else seen
-        record |= {name: {self.metric: _or_none(measure(self.metric, found))} for name, found in seen.items()}
+        record |= {name: {self.metric: jsonable(measure(self.metric, found))} for name, found in seen.items()}
         if judge is None:
             return ""
         value = record[judge][self.metric]
@@ -342,27 +344,7 @@ class Loop:
         """All that the run needs to go on from here: tensors, and a note with the rest."""
         self._look()
         self._require_finite_weights()
-        tensors = {f"model.{name}": tensor for name, tensor in self.method.state_dict().items()}
-        tensors |= {f"best.{name}": tensor for name, tensor in self.best.items()}
-        if optimizer is not None:
-            tensors |= {f"optimizer.{name}": tensor for name, tensor in files.pack_optimizer(optimizer).items()}
-        tensors |= {"rng.torch": torch.get_rng_state(), "rng.order": self.order.get_state()}
-        if self.device.type == "cuda":
-            tensors["rng.cuda"] = torch.cuda.get_rng_state()
-        note = {
-            "config": self.config,
-            "epoch": self.epoch,
-            "step": self.step,
-            "best_epoch": self.best_epoch,
-            "best_value": _or_none(self.best_value),
-            "best_loss": _or_none(self.best_loss),
-            "stopped": self.stopped,
-            "seconds": self.seconds,
-            "history": self.history,
-            "balance": self.trainer.balance.state_dict(),
-            "room": self.room,
-        }
-        return tensors, note
+        return state_of(self, optimizer)
 
     def _restore(self, optimizer: torch.optim.Optimizer | None) -> tuple[bool, torch.optim.Optimizer | None]:
         """Whether there was a checkpoint to go on from, and the optimiser with its state."""
@@ -375,30 +357,7 @@ class Loop:
         self, tensors: dict[str, Tensor], note: dict[str, Any], path: Path, optimizer: torch.optim.Optimizer | None
     ) -> torch.optim.Optimizer | None:
         """Go on from a state that `path` holds; the optimiser with its own."""
-        require_same(self.config, note.get("config"), path)
-        try:
-            files.restore(self.method, files.under("model.", tensors), str(path))
-            self.best = {name: tensor.to(self.device) for name, tensor in files.under("best.", tensors).items()}
-            if optimizer is not None:
-                if self.trainer.balance.optimizer(note["step"] - 1):
-                    optimizer = self.optimizer(note["step"] - 1) or optimizer
-                files.unpack_optimizer(optimizer, files.under("optimizer.", tensors))
-            torch.set_rng_state(tensors["rng.torch"])
-            self.order.set_state(tensors["rng.order"])
-            if self.device.type == "cuda" and "rng.cuda" in tensors:
-                torch.cuda.set_rng_state(tensors["rng.cuda"])
-            self.epoch, self.step = note["epoch"], note["step"]
-            self.best_epoch, self.stopped = note["best_epoch"], note["stopped"]
-            self.best_value = math.nan if note["best_value"] is None else note["best_value"]
-            self.best_loss = math.nan if note.get("best_loss") is None else note["best_loss"]
-            self.seconds, self.history = note["seconds"], note["history"]
-            self.room = None if note.get("room") is None else tuple(note["room"])
-            self.trainer.balance.load_state_dict(note["balance"])
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            if isinstance(error, ShiftproofError):
-                raise
-            raise ShiftproofError(f"{path} does not hold a whole checkpoint ({error}); resuming needs one") from None
-        return optimizer
+        return go_on_from(self, tensors, note, path, optimizer)
 
     def title(self) -> str:
         return f"{self.config.get('method')} on {self.config.get('data')}, seed {self.trainer.seed}"
@@ -418,7 +377,3 @@ def _selection(wanted: str, dataset: Dataset) -> str:
 def _renumbered(split: Split) -> Split:
     """The training split with each sample's index set to its position, which is what methods look up."""
     return replace(split, index=torch.arange(len(split), device=split.device))
-
-
-def _or_none(value: float) -> float | None:
-    return value if math.isfinite(value) else None

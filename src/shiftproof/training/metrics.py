@@ -208,7 +208,7 @@ def all_measures(method: Method, samples: Split, dataset: Dataset, split: str) -
     """
     p = predict(method, samples)
     values: dict[str, Any] = {"samples": len(p.y)}
-    values |= {name: _jsonable(MEASURES[name](p)) for name in _FITTING[p.task]}
+    values |= {name: jsonable(MEASURES[name](p)) for name in _FITTING[p.task]}
     if p.env is not None:
         numbers = p.env.unique().tolist()
         names = dataset.env_names_of(split)
@@ -251,15 +251,16 @@ def explanation_measures(method: Any, graphs: GraphSet) -> dict[str, float | Non
             of_nodes.append(node_scores(found)[marked].cpu())
             true_nodes.append(batch.node_truth[marked].to(scored.dtype).cpu())
     auc = _column_auc(torch.cat(scores).numpy(), torch.cat(truths).numpy())
-    values = {"edge_auc": _jsonable(auc), "edge_precision": shares / counted if counted else None}
+    values = {"edge_auc": jsonable(auc), "edge_precision": shares / counted if counted else None}
     if of_nodes:
-        values["node_auc"] = _jsonable(_column_auc(torch.cat(of_nodes).numpy(), torch.cat(true_nodes).numpy()))
+        values["node_auc"] = jsonable(_column_auc(torch.cat(of_nodes).numpy(), torch.cat(true_nodes).numpy()))
     return values
 
 
 def _one_environment(p: Predictions) -> dict[str, Any]:
-    return {"samples": len(p.y)} | {n: _jsonable(MEASURES[n](p)) for n in _PER_ENVIRONMENT[p.task]}
+    return {"samples": len(p.y)} | {n: jsonable(MEASURES[n](p)) for n in _PER_ENVIRONMENT[p.task]}
 
 
-def _jsonable(value: float) -> float | None:
+def jsonable(value: float) -> float | None:
+    """The value, or None where JSON has no number for it."""
     return value if math.isfinite(value) else None
