@@ -1,6 +1,7 @@
 """`shiftproof bench`: runs collected without training, parts of a recipe, and what stands beside a result."""
 
 import json
+import os
 import shutil
 import sys
 
@@ -45,3 +46,19 @@ def finished(shiftproof, tmp_path):
     """A folder of small finished runs of ERM."""
     assert shiftproof("bench", "ciga-table1", "--smoke", "--out", tmp_path, "--only", "erm")[0] == 0
     return tmp_path / "ciga-table1-smoke"
+
+
+def test_a_folder_that_cannot_be_written_to_is_noticed_before_anything_is_trained(shiftproof, tmp_path, monkeypatch):
+    (tmp_path / "closed").mkdir()
+    able = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: "closed" not in str(path) and able(path, mode))
+    for option in ("--results", "--out"):
+        other = {"--results": "--out", "--out": "--results"}[option]
+        words = ["bench", "ciga-table1", option, tmp_path / "closed" / "new", other, tmp_path / "other"]
+        status, _, told = shiftproof(*words)
+        assert (status, told.count("\n"), f"closed cannot be written to; {option} names a folder" in told) == (
+            2,
+            1,
+            True,
+        )
+    assert not (tmp_path / "other").exists()

@@ -187,7 +187,8 @@ def measure(asked: Asked, command: str) -> tuple[list[Row], list[Path]]:
 
 def _require_possible(asked: Asked, recipe: Recipe) -> None:
     """Say what does not go together before anything is done."""
-    require_folder(asked.folder)
+    if not asked.collect:  # runs may be collected from a place where nothing can be written
+        require_folder(asked.folder)
     if not asked.smoke:
         require_folder(asked.results, "--results names a folder")
     if asked.search is not None and asked.collect:

@@ -21,9 +21,12 @@ FORMAT = "shiftproof-checkpoint-1"
 
 
 def require_folder(out: Path, rule: str = "--out names a folder") -> None:
-    """Refuse a place that cannot be a folder before anything is worked out for it."""
-    if not next(place for place in (out, *out.absolute().parents) if place.exists()).is_dir():
+    """Refuse a place that cannot be a folder, or not be written to, before anything is worked out for it."""
+    there = next(place for place in (out, *out.absolute().parents) if place.exists())
+    if not there.is_dir():
         raise ShiftproofError(f"{out} is a file or lies in one; {rule}")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ShiftproofError(f"{there} cannot be written to; {rule} that can")
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:
