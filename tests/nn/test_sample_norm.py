@@ -122,7 +122,7 @@ from shiftproof.nn import norm_kernel
 
 names = ("x", "weight", "bias", "count", "out", "to_mean", "to_var", "mean", "var", "slope", "to_x", "to_weight")
 POINTERS = {name: "*fp32" for name in (*names, "to_bias")} | {"mask": "*i1"}
-fixed = dict(CHANNELS=80, WIDTH=6400, ROWS=128, COLS=32, AFFINE=True, RELU=True, PADDED=True, EPS=1e-5)
+fixed = dict(CHANNELS=80, WIDTH=6400, ROWS=128, COLS=16, AFFINE=True, RELU=True, PADDED=True, EPS=1e-5)
 for kernel in (norm_kernel.forward, norm_kernel.backward):
     kinds = {name: "constexpr" if name in fixed else POINTERS.get(name, "i32") for name in kernel.arg_names}
     built = triton.compile(ASTSource(kernel, kinds, constexprs=fixed), target=GPUTarget("cuda", 80, 32))

@@ -20,7 +20,7 @@ from shiftproof.nn.weighted_sum import sum_of_messages, sum_of_neighbours
 
 pytest.importorskip("triton", reason="the kernels need Triton")
 
-WIDTH, OUT, SAMPLES = 5, 4, 7  # samples of one tile that has a place left
+WIDTH, OUT, SAMPLES = 5, 4, 7  # samples of two tiles, the second with a place left
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 # a hub, a chain, parallel edges, a loop, and nodes that nothing reaches or leaves
 EDGES = torch.tensor([[1, 2, 3, 4, 5, 6, 7, 1, 1, 8], [0, 0, 0, 0, 1, 5, 6, 2, 2, 8]], device=DEVICE)
@@ -145,7 +145,7 @@ POINTERS |= {name: "*i64" for name in ("source", "target", "order", "start", "st
 given = dict(WIDTH=80, BLOCK=128, OF_EDGES=False, PADDED=True)
 given |= dict.fromkeys(("ADDED", "RELU", "ITSELF", "OF_WEIGHT", "OF_EDGE"), True)
 for kernel in ("forward", "backward_to_nodes", "backward_to_edges"):
-    for tile in (1, 16):
+    for tile in (1, 4):
         function = getattr(weighted_sum_kernel, kernel)
         fixed = {name: value for name, value in (given | {"TILE": tile}).items() if name in function.arg_names}
         kinds = {name: "constexpr" if name in fixed else POINTERS.get(name, "i32") for name in function.arg_names}

@@ -21,7 +21,8 @@ from shiftproof.nn.stacking import as_one_list
 
 STATISTICS = ("mean", "min", "max", "std", "sum")
 MOST_WARPS = 32  # of a program on a GPU
-MOST_IN_TILE = 16  # samples that a program takes at once
+MOST_IN_TILE = 4  # samples that a program takes at once; with more of them, registers leave few programs on a processor
+NUMBERS_OF_A_WARP = 128  # four a thread
 
 
 class ByNode(NamedTuple):
@@ -305,7 +306,7 @@ def tile_of(samples: int) -> int:
 
 def warps_of(numbers: int) -> int:
     """The warps of a program that holds so many numbers."""
-    return min(max(1, numbers // 256 if numbers > 256 else numbers // 128), MOST_WARPS)
+    return min(max(1, numbers // NUMBERS_OF_A_WARP), MOST_WARPS)
 
 
 def whole_rows(rows: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-ROWS, COLS, WARPS = 128, 32, 8  # of a program
+ROWS, COLS, WARPS = 128, 16, 8  # of a program
 FEWEST_COLUMNS = 1024  # that keep a GPU busy
 
 
