@@ -1,6 +1,8 @@
 """`shiftproof list`: what it names, and that every command explains itself."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -37,3 +39,8 @@ def test_every_command_explains_itself(shiftproof):
     for command in ("demo", "list", "fit", "predict", "report"):
         assert command in out
         assert shiftproof(command, "--help")[0] == 0
+
+
+def test_python_runs_the_command_by_the_name_of_the_package():
+    done = subprocess.run([sys.executable, "-m", "shiftproof", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("shiftproof ")

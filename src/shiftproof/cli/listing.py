@@ -11,6 +11,24 @@ from shiftproof.cli.options import Json, app
 from shiftproof.cli.printing import print_table
 
 
+def _say_version(asked: bool) -> None:
+    if asked:
+        from shiftproof.training.identity import versions
+
+        found = versions()
+        print(", ".join(f"{name} {found[name]}" for name in ("shiftproof", "python", "torch")))
+        raise typer.Exit
+
+
+@app.callback()
+def shiftproof(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Models that keep working when the data moves."""
+
+
 @app.command("list")
 def list_(
     kind: Annotated[str | None, typer.Argument(help="methods, datasets, recipes, attacks or defences")] = None,
