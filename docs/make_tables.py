@@ -1,4 +1,4 @@
-"""Fill the tables of the site from the registry, the presets and the command line.
+"""Fill the tables of the site from the registry, the presets, the command line and what was measured of GMT.
 
 python docs/make_tables.py            rewrite the pages
 python docs/make_tables.py --check    name the pages that are out of date, and fail if there is one
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from gmt_tables import gmt_tables
 
 from shiftproof.api import accepted_settings
 from shiftproof.bench import Recipe
@@ -26,7 +27,7 @@ from shiftproof.presets import PRESETS
 from shiftproof.registry import Entry, Registry, datasets, methods, recipes
 
 FOLDER = Path(__file__).parent
-PAGES = ("methods.md", "datasets.md", "command-line.md", "recipes.md")
+PAGES = ("methods.md", "datasets.md", "command-line.md", "recipes.md", "gmt.md")
 RESULTS = FOLDER.parent / "results"
 
 
@@ -66,6 +67,7 @@ def tables() -> dict[str, str]:
             ["recipe", "what it measures", "runs", "in `results/`"],
             ([_code(e.name), e.summary, _runs(e.make()), _measured(e.name)] for e in _own(recipes)),
         ),
+        **gmt_tables(),
     }
 
 
