@@ -175,11 +175,11 @@ def test_two_rows_of_one_cell_are_refused(added):
         added([row_of(CELLS[0], {0: 0.1}), row_of(CELLS[0], {1: 0.1})], [row_of(CELLS[1], {1: 0.2})])
 
 
-def test_devices_and_commits_are_those_of_both_and_the_command_is_the_new_one(tmp_path):
+def test_devices_commits_and_commands_are_those_of_both(tmp_path):
     path = tmp_path / "a-table.json"
     write_json(path, {**table_of([row_of(CELLS[0], {0: 0.1})], "old"), "device": "a GPU and cpu", "commit": "a"})
     table = add_to(path, table_of([row_of(CELLS[0], {1: 0.1})]))
-    assert (table["device"], table["commit"], table["command"]) == ("a GPU and cpu", "a and b", "new")
+    assert (table["device"], table["commit"], table["command"]) == ("a GPU and cpu", "a and b", "old; new")
     assert table["versions"] == table_of([row_of(CELLS[0], {1: 0.1})])["versions"]
 
 
@@ -237,7 +237,7 @@ def test_seeds_of_another_folder_make_the_table_of_all_and_its_figure(tmp_path, 
     kept = [{key: value for key, value in row.items() if key not in ("device", "commit")} for row in whole]
     assert rows == json.loads(json.dumps(kept))
     assert json.loads(written[0].read_text())["rows"] == rows
-    assert json.loads(written[0].read_text())["command"] == "second --add"
+    assert json.loads(written[0].read_text())["command"] == "first; second --add"
     assert drawn == [[[1, 2]] * 2, [[1]] * 2, [[1, 2]] * 2]
 
 

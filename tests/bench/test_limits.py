@@ -1,13 +1,15 @@
 """Sweeps that end at a given time, and parts of a table that are chosen and added."""
 
 import json
+import signal
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
-from shiftproof.bench import Job, command, run_jobs
+from shiftproof.bench import Job, command, limits, run_jobs
 from shiftproof.bench.command import Asked, engine_named, jobs_of, measure, unfinished
 from shiftproof.bench.jobs import Local
 from shiftproof.bench.limits import TimeUp, no_longer_than
@@ -36,11 +38,50 @@ def test_work_is_stopped_where_it_is_and_the_clock_with_it():
         pytest.fail("the time was up before")
 
 
+def test_an_alarm_that_something_swallowed_comes_again(monkeypatch):
+    monkeypatch.setattr(limits, "SECONDS_TO_THE_NEXT", 0.05)
+    before = signal.getsignal(signal.SIGALRM)
+
+    def deaf() -> None:
+        with suppress(BaseException):  # as Python does with what is raised in a finaliser
+            time.sleep(2)
+        time.sleep(2)
+
+    with pytest.raises(TimeUp), no_longer_than(time.time() + 0.05):
+        deaf()
+    assert (signal.getitimer(signal.ITIMER_REAL), signal.getsignal(signal.SIGALRM)) == ((0.0, 0.0), before)
+
+
+def test_an_alarm_in_the_last_moment_leaves_nothing_behind(monkeypatch):
+    before, setitimer = signal.getsignal(signal.SIGALRM), signal.setitimer
+
+    def late(which, seconds, *again):
+        found = setitimer(which, seconds, *again)
+        if not seconds:  # the timer is off, and its last alarm was on the way
+            signal.raise_signal(signal.SIGALRM)
+        return found
+
+    monkeypatch.setattr(signal, "setitimer", late)
+    with pytest.raises(TimeUp), no_longer_than(time.time() + 60):
+        pass
+    assert (signal.getitimer(signal.ITIMER_REAL), signal.getsignal(signal.SIGALRM)) == ((0.0, 0.0), before)
+
+
+@pytest.mark.parametrize("minutes", ["inf", "1e300"])
+def test_a_limit_is_a_number_of_minutes(shiftproof, small_recipe, minutes):
+    status, _, told = shiftproof("bench", small_recipe, "--device", "cpu", "--minutes", minutes)
+    assert (status, told.count("\n"), "--minutes is at most" in told) == (2, 1, True)
+
+
 @pytest.mark.parametrize(("workers", "seconds"), [(1, 1.5), (2, 6)])
 def test_a_sweep_whose_time_is_up_has_what_was_finished(tmp_path, workers, seconds):
     short, long = job_in(tmp_path), job_in(tmp_path, seed=1, epochs=1_000_000)
-    engine = Local(workers, until=time.time() + seconds)
-    assert list(run_jobs([short, long], engine=engine, style="none")) == [short]
+    found: list[Job] = []
+    while not found:  # a busy machine needs longer to start its workers
+        engine = Local(workers, until=time.time() + seconds)
+        found = list(run_jobs([short, long], engine=engine, style="none"))
+        seconds *= 2
+    assert found == [short]
     assert not long.finished
     assert not list(tmp_path.rglob(".*.taken"))
     assert list(run_jobs([short, long], engine=replace(engine, workers=1), style="none")) == [short]  # begins nothing
@@ -173,3 +214,39 @@ def test_a_table_that_does_not_name_its_seeds_is_refused_before_anything_is_trai
     with pytest.raises(ShiftproofError, match="does not say of which seeds"):
         measure(replace(asked, out=tmp_path / "two", add=True), "second")
     assert not list((tmp_path / "two").rglob("seed-*"))
+
+
+def without_cells(row: dict) -> dict:
+    """A row as recipes have it that choose among their cells."""
+    return {**row, "variant": {"rule": "validation"}}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda rows: [without_cells(row) for row in rows], "rows of no cell of"),
+        (lambda rows: [*rows, rows[0]], "there are two rows"),
+    ],
+    ids=["of no cell", "twice"],
+)
+def test_a_table_that_nothing_could_be_added_to_is_refused_before_anything_is_trained(
+    tmp_path, small_recipe, change, told
+):
+    asked = Asked(small_recipe, tmp_path / "one", tmp_path / "r", seeds=1, device="cpu")
+    measure(asked, "first")
+    path = tmp_path / "r" / f"{small_recipe}.json"
+    table = json.loads(path.read_text())
+    path.write_text(json.dumps({**table, "rows": change(table["rows"])}))
+    with pytest.raises(ShiftproofError, match=told):
+        measure(replace(asked, out=tmp_path / "two", seeds=2, add=True), "second")
+    assert not list((tmp_path / "two").rglob("seed-*"))
+
+
+def test_a_table_that_nothing_was_added_to_in_time_stays_as_it_is(tmp_path, small_recipe):
+    asked = Asked(small_recipe, tmp_path, tmp_path / "r", seeds=1, device="cpu")
+    measure(asked, "first")
+    held = asked.table.read_bytes()
+    more = replace(asked, out=tmp_path / "two", seeds=2, add=True, engine=Local(until=time.time() - 1))
+    rows, written = measure(more, "second")
+    assert ([row["of_seeds"] for row in rows], written) == ([[1], [1]], [])
+    assert asked.table.read_bytes() == held

@@ -98,3 +98,13 @@ def test_whoever_still_needs_the_overwritten_rows_is_told():
     y = x.exp()  # its gradient needs its value
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         relu_dropout_(y, 0.0, True).sum().backward()
+
+
+def test_the_gradient_of_relu_and_dropout_can_be_differentiated():
+    x = torch.randn(6, 3, 4, generator=torch.Generator().manual_seed(0), dtype=torch.double).requires_grad_()
+
+    def kept(x):
+        torch.manual_seed(0)
+        return relu_dropout_(x.square() - 0.3, 0.3, True)
+
+    assert torch.autograd.gradgradcheck(kept, (x,))

@@ -6,13 +6,14 @@ import os
 import platform
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 import torch
 from torch.testing import assert_close
 
 from shiftproof.nn import Wiring, convs
-from shiftproof.nn.convs import WeightedGINConv
+from shiftproof.nn.convs import WeightedGINConv, WeightedPNAConv
 from shiftproof.nn.multilinear import samples_within
 from shiftproof.nn.node_statistics import ByNode
 from shiftproof.nn.stacking import stacking
@@ -82,6 +83,22 @@ def test_rows_that_do_not_lie_side_by_side(monkeypatch):
     weight = drawn(SAMPLES, COUNT, seed=1).t().requires_grad_()
     compare(monkeypatch, conv, drawn(WIDTH, NODES).t().requires_grad_(), weight)
     compare(monkeypatch, conv, drawn(SAMPLES, WIDTH, NODES).permute(2, 0, 1).requires_grad_(), weight)
+
+
+@pytest.mark.parametrize("layer", [WeightedGINConv, WeightedPNAConv])
+@pytest.mark.parametrize(
+    "weight",
+    [drawn(COUNT, SAMPLES + 2), drawn(COUNT - 1, SAMPLES), drawn(COUNT, SAMPLES).double()],
+    ids=["samples", "edges", "precision"],
+)
+def test_weights_that_do_not_fit_are_not_the_kernels_which_would_not_notice(monkeypatch, layer, weight):
+    monkeypatch.setattr(convs, "kernel_serves", lambda x: True)
+    monkeypatch.setattr(WeightedPNAConv, "in_blocks", lambda *_: False)
+    for name in ("sum_of_neighbours", "sum_of_messages", "node_statistics"):
+        monkeypatch.setattr(convs, name, lambda *_, **__: pytest.fail("a kernel would read what is not there"))
+    conv = layer(WIDTH, OUT).to(DEVICE)
+    with suppress(RuntimeError):  # torch says what does not fit
+        conv(drawn(NODES, SAMPLES, WIDTH), EDGES, weight)
 
 
 def neighbours(x, weight, edges, edge=None):

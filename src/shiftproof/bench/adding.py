@@ -30,7 +30,8 @@ def add_to(
 ) -> dict[str, Any]:
     """The table with the rows of a file beside its own, where there is one; the file is not touched.
 
-    Rows come in the order of the recipe's `cells`, then of those that `joined`. A `ratio` between rows is taken anew.
+    Its command is those of both, one after the other. Rows come in the order of the recipe's `cells`, then of what
+    `joined`. A `ratio` between rows is taken anew.
     """
     if not path.exists():
         return table
@@ -43,6 +44,7 @@ def add_to(
     if ratio is not None:
         ratio.write(rows)
     made = {what: join_words([before.get(what, "not recorded"), table[what]]) for what in ("device", "commit")}
+    made["command"] = "; ".join(dict.fromkeys([*before["command"].split("; "), table["command"]]))
     return {**table, **made, "rows": rows}
 
 
@@ -52,7 +54,8 @@ def seeds_held(path: Path) -> dict[str, set[int] | None]:
     None for a cell whose rows do not say whose seeds they are.
     """
     found: dict[str, set[int] | None] = {}
-    for row in read_table(path, "--add")["rows"] if path.exists() else []:
+    rows = read_table(path, "--add")["rows"] if path.exists() else []
+    for row in _by_cell(rows, path, None).values():
         cell, seeds = comparable(row["dataset"], row["method"], row["variant"]), row.get("of_seeds")
         before = found.get(cell, seeds)
         found[cell] = None if seeds is None or before is None else {*before} & {*seeds}

@@ -85,7 +85,7 @@ def engine_named(
         if address is not None:
             raise ShiftproofError("--address names a Ray cluster; give --engine ray with it")
         if minutes is not None:
-            require_limits()
+            require_limits(minutes)
         return Local(workers, stack, None if minutes is None else time.time() + 60 * minutes)
     if minutes is not None:
         raise ShiftproofError("--minutes is a limit of this machine's own engine; leave out --engine ray or --minutes")
@@ -179,6 +179,8 @@ def measure(asked: Asked, command: str) -> tuple[list[Row], list[Path]]:
     if asked.limited:
         jobs, joined = _finished(jobs), _finished(joined)
         if not jobs and not joined:
+            if asked.add and asked.table.exists():
+                return measured_table(asked.name, asked.results)["rows"], []
             raise ShiftproofError(
                 f"no run of '{asked.recipe}' was finished in time; what is begun goes on with the same command"
             )
@@ -207,6 +209,7 @@ def wanted_jobs(asked: Asked, recipe: Recipe) -> tuple[list[Job], list[Job]]:
     """The runs that the table is made of: with --collect the finished ones, with --add those that it lacks."""
     jobs, joined = jobs_of(asked, recipe)
     if asked.add:
+        _require_rows_of_cells(asked, [*recipe.cells, *joined_cells(asked, recipe)])
         jobs, joined = (_lacking(asked, some) for some in (jobs, joined))
     if asked.collect:
         jobs, joined = _finished(jobs), _finished(joined)
@@ -215,6 +218,17 @@ def wanted_jobs(asked: Asked, recipe: Recipe) -> tuple[list[Job], list[Job]]:
                 f"{asked.folder} holds no finished run of '{asked.recipe}' to collect; leave out --collect"
             )
     return jobs, joined
+
+
+def _require_rows_of_cells(asked: Asked, cells: Sequence[Cell]) -> None:
+    """Refuse to look for what a table lacks where its rows are of something else, such as the best of many cells."""
+    held = seeds_held(asked.table)
+    of_cells = any(comparable(cell.data, cell.method, cell.variant) in held for cell in cells)
+    if held and not of_cells and not asked.collect:
+        raise ShiftproofError(
+            f"{asked.table} has rows of no cell of '{asked.recipe}', so --add cannot tell what it lacks; leave --add "
+            "out, or give --collect"
+        )
 
 
 def _lacking(asked: Asked, jobs: Sequence[Job]) -> list[Job]:
@@ -267,8 +281,7 @@ def _require_addable(asked: Asked) -> None:
         raise ShiftproofError("nothing of a smoke run counts, so there is nothing to add; leave out --smoke or --add")
     if asked.search is not None:
         raise ShiftproofError("a search chooses settings anew, so its rows join no others; leave out --search or --add")
-    if asked.table.exists():
-        read_table(asked.table, "--add")
+    seeds_held(asked.table)  # reads the table, if there is one
 
 
 def _require_data(asked: Asked, jobs: list[Job]) -> None:

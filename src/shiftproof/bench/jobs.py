@@ -125,7 +125,7 @@ def train_together(jobs: Sequence[Job], style: Style = "none", until: float | No
     """Train jobs that differ in their seed alone as one stack, or one by one where they cannot be stacked.
 
     False for those that another process is at. At the time `until` those under way are left as they are: their last
-    epoch is on disk, and they go on from there.
+    checkpoint is on disk, and they go on from there.
     """
     try:
         with no_longer_than(until):

@@ -9,6 +9,7 @@ Weights `[E, t]` send `t` weightings through in one pass: node rows are then `[N
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeGuard
 
 import torch
 import torch.nn.functional as F
@@ -45,6 +46,13 @@ class _Conv(nn.Module):
     def extra_repr(self) -> str:
         edges = "" if self.edge_dim is None else f", edge_dim={self.edge_dim}"
         return f"{self.in_channels}, {self.out_channels}{edges}"
+
+
+def _fitting(weight: EdgeWeight, x: Tensor, wiring: Wiring) -> TypeGuard[Tensor]:
+    """Whether weights are as many as edges and samples and as precise as rows; a kernel would not notice."""
+    if not isinstance(weight, Tensor) or weight.dtype != x.dtype or len(weight) != len(wiring.src):
+        return False
+    return x.dim() == 2 or weight.dim() == 1 or weight.shape[1] == x.shape[1]
 
 
 class WeightedGCNConv(_Conv):
@@ -112,7 +120,8 @@ class WeightedGINConv(_Conv):
         wiring = as_wiring(edges, x)
         edge = self.encode_edges(edge_attr)
         if isinstance(edge_weight, Tensor) and edge_weight.dim() == 2:
-            first = self._first_by_kernel if kernel_serves(x) else self._first_of_samples
+            served = kernel_serves(x) and _fitting(edge_weight, x, wiring)
+            first = self._first_by_kernel if served else self._first_of_samples
             hidden = first(x, wiring, edge_weight, edge)
         else:
             if edge is None:
@@ -197,7 +206,7 @@ class WeightedPNAConv(_Conv):
         if isinstance(edge_weight, Tensor) and self.in_blocks(edge_weight, wiring.node_mask):
             mapping = self.linear.weight, self.linear.bias, self.aggregators
             return mapped_statistics(x, edge_weight, wiring.src, wiring.dst, edge, *mapping, wiring.arrivals)
-        if (edge_weight is None or isinstance(edge_weight, Tensor)) and kernel_serves(x):
+        if (edge_weight is None or _fitting(edge_weight, x, wiring)) and kernel_serves(x):
             sources = x, edge_weight, edge, wiring.src, wiring.by_node, self.aggregators
             delete = edge_weight is not None and self.zero == "delete"
             return self.linear(node_statistics(*sources, real=wiring.node_mask, delete=delete))

@@ -150,9 +150,10 @@ class _ReluDropout(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (out,) = ctx.saved_tensors  # positive exactly where the gradient passes
+        if torch.is_grad_enabled():  # somebody differentiates twice
+            return torch.where(out > 0, grad * ctx.scale, 0), None
         inward = torch.empty_like(out)
         for part in _blocks(out.shape[0], out[:1].numel(), out.device):
             rows = inward[part]

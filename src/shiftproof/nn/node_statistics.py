@@ -96,7 +96,7 @@ def _works_on(device: torch.device) -> bool:
     except Exception as error:  # of the compiler, the driver, the linker, the folder for what is compiled
         reason = str(error).strip().partition("\n")[0]
         warnings.warn(
-            f"Triton cannot build a kernel here ({type(error).__name__}: {reason}), so PNA takes torch's own "
+            f"Triton cannot build a kernel here ({type(error).__name__}: {reason}), so layers take torch's own "
             "operations, which are slower; SHIFTPROOF_KERNELS=0 says so beforehand",
             stacklevel=2,
         )

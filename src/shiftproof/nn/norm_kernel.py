@@ -1,4 +1,4 @@
-"""Batch norm of many samples as GPU kernels in Triton; `norms` is what calls them.
+"""Batch norm of many samples as GPU kernels in Triton; `sample_norm` is what calls them.
 
 A program has some columns (features of a sample) of one network and goes through their rows, first for the statistics
 and then for what comes of them.

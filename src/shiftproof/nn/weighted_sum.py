@@ -31,7 +31,7 @@ def sum_of_neighbours(
     """`own_v + Σ_{e = (u, v)} w_{e, i} ReLU(x_{u, i} + e_e)` in each of `t` samples, `[N, t, p]`.
 
     `own` is `x` itself unless it is given; weights are `[E, t]`, edge rows `[E, p]`. Nodes that are not `real` get no
-    message. `relu=False` sends plain rows.
+    message and, as padding, send none to those that are. `relu=False` sends plain rows.
     """
     return _Neighbours.apply(own, x, weight, edge, *ends, *arriving, *leaving, real, relu)  # type: ignore[return-value]
 
