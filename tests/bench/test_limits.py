@@ -12,6 +12,7 @@ import pytest
 from shiftproof.bench import Job, command, limits, run_jobs
 from shiftproof.bench.command import Asked, engine_named, jobs_of, measure, unfinished
 from shiftproof.bench.jobs import Local
+from shiftproof.bench.journal import one_at_a_time
 from shiftproof.bench.limits import TimeUp, no_longer_than
 from shiftproof.errors import ShiftproofError
 from shiftproof.registry import Entry, recipes
@@ -250,3 +251,17 @@ def test_a_table_that_nothing_was_added_to_in_time_stays_as_it_is(tmp_path, smal
     rows, written = measure(more, "second")
     assert ([row["of_seeds"] for row in rows], written) == ([[1], [1]], [])
     assert asked.table.read_bytes() == held
+
+
+def test_who_adds_at_the_same_time_waits(tmp_path, small_recipe):
+    """Each reads the table and writes it whole."""
+    asked = Asked(small_recipe, tmp_path, tmp_path / "r", seeds=1, device="cpu")
+    measure(asked, "first")
+    added = threading.Thread(target=measure, args=(replace(asked, add=True, collect=True), "second"))
+    with one_at_a_time(tmp_path / "r"):
+        added.start()
+        added.join(0.5)
+        assert added.is_alive()
+        assert json.loads(asked.table.read_text())["command"] == "first"
+    added.join()
+    assert json.loads(asked.table.read_text())["command"] == "first; second"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from shiftproof.bench.adding import add_to, seeds_held
 from shiftproof.bench.jobs import Engine, Job, Local, load_for
-from shiftproof.bench.journal import train_noted
+from shiftproof.bench.journal import one_at_a_time, train_noted
 from shiftproof.bench.limits import require_limits
 from shiftproof.bench.listing import missing
 from shiftproof.bench.measured import read_table
@@ -351,10 +352,11 @@ def _finish(asked: Asked, recipe: Recipe, rows: list[Row], command: str) -> tupl
 def _write_table(asked: Asked, recipe: Recipe, rows: list[Row], command: str) -> list[Row]:
     """Write rows as a table, beside those that it holds where they are added; all rows that it then has."""
     content = results_table(asked.name, command, rows, note=recipe.note)
-    if asked.add:
-        joined = joined_cells(asked, recipe)
-        content = add_to(asked.table, content, cells=recipe.cells, joined=joined, ratio=recipe.ratio)
-    write_json(asked.table, content)
+    with one_at_a_time(asked.table.parent) if asked.add else nullcontext():  # others may be adding as well
+        if asked.add:
+            joined = joined_cells(asked, recipe)
+            content = add_to(asked.table, content, cells=recipe.cells, joined=joined, ratio=recipe.ratio)
+        write_json(asked.table, content)
     return content["rows"]
 
 

@@ -71,6 +71,22 @@ def _held(path: Path) -> Iterator[int]:
         os.close(handle)
 
 
+@contextmanager
+def one_at_a_time(folder: Path) -> Iterator[None]:
+    """Inside, no other process is inside for the same folder, as far as its file system can tell."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:  # Windows opens no folders
+        yield
+        return
+    try:
+        _lock(handle)
+        yield
+    finally:
+        os.close(handle)
+
+
 def _append(handle: int, line: dict[str, Any]) -> None:
     text = json.dumps(line, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
     end = os.fstat(handle).st_size
