@@ -44,7 +44,7 @@ def add_to(
     if ratio is not None:
         ratio.write(rows)
     made = {what: join_words([before.get(what, "not recorded"), table[what]]) for what in ("device", "commit")}
-    made["command"] = "; ".join(dict.fromkeys([*before["command"].split("; "), table["command"]]))
+    made["command"] = "; ".join(dict.fromkeys(f"{before['command']}; {table['command']}".split("; ")))
     return {**table, **made, "rows": rows}
 
 
