@@ -20,7 +20,7 @@ from shiftproof.nn.fused import add_weighted, add_weighted_neighbours
 from shiftproof.nn.message_statistics import mapped_statistics
 from shiftproof.nn.node_statistics import STATISTICS as AGGREGATORS
 from shiftproof.nn.node_statistics import kernel_serves, node_statistics, statistics_of
-from shiftproof.nn.norms import NodeBatchNorm
+from shiftproof.nn.norms import NodeBatchNorm, norm_relu
 from shiftproof.nn.segment import take_rows
 from shiftproof.nn.stacking import plain_operations
 from shiftproof.nn.weighted_sum import sum_of_messages, sum_of_neighbours
@@ -130,7 +130,7 @@ class WeightedGINConv(_Conv):
                 messages = wiring.gather(x)
                 messages = (messages + per_row(edge, messages)).relu()
             hidden = self.first(wiring.aggregate(weigh(messages, edge_weight)) + self._own(x))
-        return self.second(self.norm(hidden, wiring.real_rows, relu=True))
+        return self.second(norm_relu(self.norm, hidden, wiring.real_rows))
 
     def _first_of_samples(self, x: Tensor, wiring: Wiring, weight: Tensor, edge: Tensor | None) -> Tensor:
         """The first map of the MLP on `t` weightings, `[N, t, hidden]`; what they share is computed once."""

@@ -13,7 +13,7 @@ from shiftproof.data.graphs import GraphBatch
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.nn.convs import WeightedGCNConv, WeightedGINConv, WeightedPNAConv, WeightedSGCConv
 from shiftproof.nn.fused import relu_dropout_
-from shiftproof.nn.norms import NodeBatchNorm
+from shiftproof.nn.norms import NodeBatchNorm, norm_relu
 from shiftproof.nn.point_convs import POINT_CONVS
 from shiftproof.nn.pooling import READOUTS, readout
 from shiftproof.nn.virtual import VirtualNode
@@ -127,7 +127,8 @@ class GNNEncoder(nn.Module):
             out = conv(h, wiring, weight, edge_attr)
             residual = self.style == "gmt" and self.conv == "pna"
             if self.norms:
-                out = self.norms[i](out, wiring.real_rows, relu=residual and not self.linear)
+                norm, real = self.norms[i], wiring.real_rows
+                out = norm_relu(norm, out, real) if residual and not self.linear else norm(out, real)
             if not self.linear and not residual and (self.style == "gmt" or i < last):
                 h = relu_dropout_(out, self.dropout, self.training)
                 continue
