@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import platform
-import subprocess
-import sys
 from contextlib import suppress
 
 import pytest
@@ -148,30 +144,3 @@ def test_a_pass_with_kernels_holds_no_messages(monkeypatch):
     assert conv.held(weight) == "rows"
     sizes = 1e6, 100, 800, 16, 2, "gin"
     assert samples_within(*sizes, "rows") > 2 * samples_within(*sizes, "messages")
-
-
-BUILD = """
-import triton
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
-from shiftproof.nn import weighted_sum_kernel
-
-floats = ("own", "rows", "weight", "edges", "out", "slope", "to_rows", "to_weight", "to_edges")
-POINTERS = {name: "*fp32" for name in floats} | {"real": "*i1"}
-POINTERS |= {name: "*i64" for name in ("source", "target", "order", "start", "stop")}
-given = dict(WIDTH=80, BLOCK=128, OF_EDGES=False, PADDED=True)
-given |= dict.fromkeys(("ADDED", "RELU", "ITSELF", "OF_WEIGHT", "OF_EDGE"), True)
-for kernel in ("forward", "backward_to_nodes", "backward_to_edges"):
-    for tile in (1, 4):
-        function = getattr(weighted_sum_kernel, kernel)
-        fixed = {name: value for name, value in (given | {"TILE": tile}).items() if name in function.arg_names}
-        kinds = {name: "constexpr" if name in fixed else POINTERS.get(name, "i32") for name in function.arg_names}
-        built = triton.compile(ASTSource(function, kinds, constexprs=fixed), target=GPUTarget("cuda", 80, 32))
-        assert "st.global" in built.asm["ptx"]
-"""
-
-
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="Triton brings a compiler for GPUs there")
-def test_the_kernels_build_for_a_gpu_that_is_not_here(tmp_path):
-    environment = {**os.environ, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
-    subprocess.run([sys.executable, "-W", "ignore", "-c", BUILD], check=True, env=environment)
