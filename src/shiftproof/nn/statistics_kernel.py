@@ -12,6 +12,22 @@ import triton.language as tl
 
 
 @triton.jit
+def program_at(
+    start, stop, real, num_samples, WIDTH: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr, PADDED: tl.constexpr
+):
+    """A program's node, samples (and which there are), columns (and which entries there are), first and last edge."""
+    node = tl.program_id(0).to(tl.int64)
+    samples = tl.program_id(1).to(tl.int64) * TILE + tl.arange(0, TILE)
+    cols = tl.arange(0, BLOCK)
+    some = samples < num_samples
+    inside = some[:, None] & (cols < WIDTH)[None, :]
+    first, last = tl.load(start + node), tl.load(stop + node)
+    if PADDED:
+        last = tl.where(tl.load(real + node), last, first)
+    return node, samples, some, cols, inside, first, last
+
+
+@triton.jit
 def _raw(rows, row_stride, sample_stride, source, node, edge, samples, cols, inside, PART: tl.constexpr):
     """The rows that a part of a message is made of in every sample, and their number."""
     if PART == 0:
@@ -78,14 +94,9 @@ def forward(
     SUM: tl.constexpr,
 ):  # fmt: skip
     """Store the statistics of one part of the messages."""
-    node = tl.program_id(0).to(tl.int64)
-    samples = tl.program_id(1).to(tl.int64) * TILE + tl.arange(0, TILE)
-    cols = tl.arange(0, BLOCK)
-    some = samples < num_samples
-    inside = some[:, None] & (cols < WIDTH)[None, :]
-    first, last = tl.load(start + node), tl.load(stop + node)
-    if PADDED:
-        last = tl.where(tl.load(real + node), last, first)
+    node, samples, some, cols, inside, first, last = program_at(
+        start, stop, real, num_samples, WIDTH, TILE, BLOCK, PADDED
+    )
     count, total, square, low, high, _, _ = _arriving(
         rows, row_stride, sample_stride, weight, weight_stride, weight_sample, source, order, first, last, node,
         samples, some, cols, inside, TILE, BLOCK, PART, WEIGHTED, DELETE, False,  # pyright: ignore[reportArgumentType]
@@ -120,14 +131,9 @@ def backward(
     Rows that all samples share get the sum over them. A node's own row is the first to get something, so that, where
     each sample has its own, nothing is read before.
     """
-    node = tl.program_id(0).to(tl.int64)
-    samples = tl.program_id(1).to(tl.int64) * TILE + tl.arange(0, TILE)
-    cols = tl.arange(0, BLOCK)
-    some = samples < num_samples
-    inside = some[:, None] & (cols < WIDTH)[None, :]
-    first, last = tl.load(start + node), tl.load(stop + node)
-    if PADDED:
-        last = tl.where(tl.load(real + node), last, first)
+    node, samples, some, cols, inside, first, last = program_at(
+        start, stop, real, num_samples, WIDTH, TILE, BLOCK, PADDED
+    )
     count, total, square, low, high, lowest, highest = _arriving(
         rows, row_stride, sample_stride, weight, weight_stride, weight_sample, source, order, first, last, node,
         samples, some, cols, inside, TILE, BLOCK, PART, WEIGHTED, DELETE, True,  # pyright: ignore[reportArgumentType]

@@ -9,6 +9,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from shiftproof.nn.statistics_kernel import program_at
+
 
 @triton.jit
 def forward(
@@ -17,14 +19,9 @@ def forward(
     OF_EDGES: tl.constexpr, ADDED: tl.constexpr, RELU: tl.constexpr, PADDED: tl.constexpr,
 ):  # fmt: skip
     """Store each node's row plus the messages that arrive; `OF_EDGES`: their rows are the edges' own, not nodes'."""
-    node = tl.program_id(0).to(tl.int64)
-    samples = tl.program_id(1).to(tl.int64) * TILE + tl.arange(0, TILE)
-    cols = tl.arange(0, BLOCK)
-    some = samples < num_samples
-    inside = some[:, None] & (cols < WIDTH)[None, :]
-    first, last = tl.load(start + node), tl.load(stop + node)
-    if PADDED:
-        last = tl.where(tl.load(real + node), last, first)
+    node, samples, some, cols, inside, first, last = program_at(
+        start, stop, real, num_samples, WIDTH, TILE, BLOCK, PADDED
+    )
     total = tl.load(own + node * own_stride + samples[:, None] * own_sample + cols[None, :], mask=inside, other=0.0)
     for place in range(first, last):
         edge = tl.load(order + place)
@@ -52,14 +49,9 @@ def backward_to_nodes(
 
     `ITSELF`: the row that messages are added to is the node's own as well.
     """
-    node = tl.program_id(0).to(tl.int64)
-    samples = tl.program_id(1).to(tl.int64) * TILE + tl.arange(0, TILE)
-    cols = tl.arange(0, BLOCK)
-    some = samples < num_samples
-    inside = some[:, None] & (cols < WIDTH)[None, :]
-    first, last = tl.load(start + node), tl.load(stop + node)
-    if PADDED:
-        last = tl.where(tl.load(real + node), last, first)
+    node, samples, some, cols, inside, first, last = program_at(
+        start, stop, real, num_samples, WIDTH, TILE, BLOCK, PADDED
+    )
     sent = tl.load(rows + node * row_stride + samples[:, None] * row_sample + cols[None, :], mask=inside, other=0.0)
     total = tl.zeros([TILE, BLOCK], tl.float32)
     if ITSELF:
