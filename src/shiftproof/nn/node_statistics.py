@@ -21,7 +21,7 @@ from shiftproof.nn.stacking import as_one_list
 
 STATISTICS = ("mean", "min", "max", "std", "sum")
 MOST_WARPS = 32  # of a program on a GPU
-MOST_IN_TILE = 4  # samples that a program takes at once; with more of them, registers leave few programs on a processor
+MOST_IN_TILE = 2  # samples that a program takes at once; with more of them, registers leave few programs on a processor
 NUMBERS_OF_A_WARP = 128  # four a thread
 
 
