@@ -103,6 +103,18 @@ def test_only_chooses_models_by_their_names_also_in_a_smoke_run(tmp_path, monkey
     assert "FeAT 2x2" in feat_maps.draw_maps(rows, tmp_path / "maps.svg").read_text()
 
 
+def test_collect_takes_what_is_finished_and_trains_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(feat_maps, "load", lambda spec: small())
+    monkeypatch.setattr(feat_maps, "SMOKE_STEPS", 2)
+    nothing = Work(tmp_path, range(2), smoke=True, device="cpu", collect=True)
+    with pytest.raises(ShiftproofError, match="holds no finished model to collect"):
+        feat_maps.map_rows(nothing)
+    feat_maps.map_rows(Work(tmp_path, range(1, 2), smoke=True, device="cpu", only=("ERM 150",)))
+    rows = feat_maps.map_rows(nothing)
+    assert {(row["method"], row["seeds"]) for row in rows} == {("ERM 2", 1)}
+    assert feat_maps.draw_maps(rows, tmp_path / "maps.svg").exists()
+
+
 def test_only_with_a_word_that_names_no_model_trains_nothing(tmp_path):
     words = ["bench", "feat-gradcam", "--smoke", "--only", "FeAT 2x15", "--device", "cpu", "--out", str(tmp_path)]
     done = CliRunner().invoke(app, words)

@@ -22,6 +22,7 @@ from shiftproof.bench.published_pair import CMNIST, COMPOSITE
 from shiftproof.bench.recipes import folder_name
 from shiftproof.cli import app
 from shiftproof.data import load
+from shiftproof.errors import ShiftproofError
 from shiftproof.pareto import RunHistory
 from shiftproof.registry import datasets, fitting_options, parse_name, recipes
 from shiftproof.training.checkpoint import write_json
@@ -235,13 +236,15 @@ def test_regressions_are_trained_side_by_side_kept_by_validation_and_drawn(tmp_p
     monkeypatch.setattr("shiftproof.bench.pair_extrapolation.SECONDS_BETWEEN_SAVES", 0.0)
     recipe = RECIPES["pair-extrapolation"]
     work = recipe.work(tmp_path, seeds=2, smoke=True, device="cpu", only=["extrapolation:sampling=uniform"])
+    with pytest.raises(ShiftproofError, match="does not hold what was asked for"):
+        extrapolated(replace(work, collect=True))
     rows = extrapolated(work)
     assert [row["seeds"] for row in rows] == [2] * 10
     assert rows[1]["values"][0] != rows[1]["values"][1]
     assert sorted({row["published"]["mean"] for row in rows if row["variant"]}) == [0.06]
     assert [path.name for path in tmp_path.iterdir()] == ["stack.safetensors"]
     monkeypatch.setattr("shiftproof.bench.pair_extrapolation.Stack", None)  # finished: nothing is trained again
-    assert extrapolated(work) == rows
+    assert extrapolated(replace(work, collect=True)) == rows
     picture = draw_extrapolation(rows, tmp_path / "a.svg")
     assert picture == tmp_path / "a.svg"
     assert "uniform: erm" in words_in(picture)

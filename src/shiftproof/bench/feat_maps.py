@@ -15,6 +15,7 @@ from shiftproof.bench.table import summarise
 from shiftproof.data.corner import regions
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.loading import load
+from shiftproof.errors import ShiftproofError
 from shiftproof.features.attribution import grad_cam, integrated_gradients, saliency, share_in_region
 from shiftproof.features.feat import ERMPretrainer, FeAT, IFeAT
 from shiftproof.registry import register
@@ -74,18 +75,24 @@ def map_rows(work: Work) -> list[Row]:
     chosen = _asked(work)
     device = pick_device(work.device)
     found: dict[str, list[dict[str, float]]] = {name: [] for name in chosen}
+    first: dict[str, Path] = {}
     for seed in work.seeds:
         data = None
         for name, learner in chosen.items():
             place = work.folder / f"seed-{seed}" / name.replace(" ", "-")
             if not (place / "shares.json").exists():
+                if work.collect:
+                    continue
                 data = data or load(_spec(seed, work.smoke)).to(device)
                 learner.seed = seed
                 _train_and_look(learner, data, place, SMOKE_MAPPED if work.smoke else MAPPED)
             found[name].append(read_json(place / "shares.json", "a table"))
+            first.setdefault(name, place)
+    if not first:
+        raise ShiftproofError(f"{work.folder} holds no finished model to collect; leave out --collect")
     rows = []
     for name, values in found.items():
-        for metric in values[0]:
+        for metric in values[0] if values else ():
             row: Row = {
                 "dataset": DATA,
                 "method": name,
@@ -98,7 +105,7 @@ def map_rows(work: Work) -> list[Row]:
                 "published": None,
             }
             if metric == "grad_cam in digit":
-                row["drawn"] = str(work.folder / f"seed-{work.seeds[0]}" / name.replace(" ", "-") / "maps.safetensors")
+                row["drawn"] = str(first[name] / "maps.safetensors")
             rows.append(row)
     return rows
 

@@ -18,6 +18,7 @@ from shiftproof.bench.recipes import Recipe, Row, Work
 from shiftproof.bench.table import summarise
 from shiftproof.data.extrapolation import BOXES, GAUSSIANS, REACH
 from shiftproof.data.loading import load_samples
+from shiftproof.errors import ShiftproofError
 from shiftproof.registry import parse_name, register
 from shiftproof.training.checkpoint import read_tensors, write_tensors
 from shiftproof.training.devices import device_name, pick_device
@@ -90,6 +91,8 @@ def _trained(names: Sequence[str], work: Work, path: Path) -> tuple[dict[str, Te
         found, note = read_tensors(path, "a table")
         if note.pop("of") == [list(names), list(work.seeds)]:
             return found, note
+    if work.collect:
+        raise ShiftproofError(f"{path} does not hold what was asked for, finished; leave out --collect")
     epochs = SMOKE_EPOCHS if work.smoke else EPOCHS
     one = min(PHASE_ONE, epochs // 2)
     device = pick_device(work.device)
