@@ -8,8 +8,6 @@ from typing import Any, Literal
 import numpy as np
 import torch
 import torch.nn.functional as F
-from scipy.optimize import linear_sum_assignment
-from sklearn.metrics import normalized_mutual_info_score
 from torch import Tensor
 
 from shiftproof.data.dataset import Dataset, Split
@@ -47,6 +45,8 @@ class ProxyTable:
         A group without samples has the strength NaN, and so has all of it where proxies were handed in and no assistant
         was trained. The entry "assistant" says how many were predicted right and wrong.
         """
+        from sklearn.metrics import normalized_mutual_info_score  # takes most of a second to import
+
         split = dataset.train
         if len(split) != len(self):
             raise ShiftproofError(f"the proxies belong to {len(self)} training samples, the data have {len(split)}")
@@ -72,6 +72,8 @@ class ProxyTable:
 
 def _matched(ids: Tensor, values: Tensor) -> Tensor:
     """Where the ids name the values, under the one-to-one matching that fits most samples."""
+    from scipy.optimize import linear_sum_assignment
+
     rows, columns = int(ids.max()) + 1, int(values.max()) + 1
     table = np.zeros((rows, columns))
     np.add.at(table, (ids.numpy(), values.numpy()), 1)

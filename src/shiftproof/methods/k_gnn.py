@@ -9,7 +9,6 @@ from itertools import pairwise
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch_geometric.nn import GraphConv
 
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.errors import ShiftproofError
@@ -136,6 +135,8 @@ class KGNN(Method):
 
 
 def _layers(*widths: int) -> nn.ModuleList:
+    from torch_geometric.nn import GraphConv  # takes seconds to import
+
     return nn.ModuleList(GraphConv(a, b, aggr="mean") for a, b in pairwise(widths))
 
 
