@@ -92,6 +92,29 @@ def test_a_stack_has_the_norms_of_each_network():
         assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("padded", [True, False])
+def test_a_stack_of_single_samples_is_the_kernels_too(kernels, padded):
+    """Outcome, gradients and running statistics of networks whose rows are of one sample."""
+    mask = torch.stack([torch.arange(NODES, device=DEVICE) < real for real in (150, 100, 0)])
+    found = []
+    for serves in (True, False):
+        kernels(serves)
+        norm = trained()
+        whole = {name: torch.stack([value.detach()] * 3) for name, value in norm.state_dict().items()}
+        x = (3 + 2 * drawn(3, NODES, WIDTH)).requires_grad_()
+        weight = whole["weight"].requires_grad_()
+
+        def one(tensors, x, mask, norm=norm):
+            return torch.func.functional_call(norm, tensors, (x, mask if padded else None), {"relu": True})
+
+        with stacking(3):
+            out = torch.func.vmap(one)(whole, x, mask)
+        into = drawn(*out.shape, seed=7) * mask.unsqueeze(-1)
+        found.append([out, *torch.autograd.grad((out * into).sum(), (x, weight)), *whole.values()])
+    for ours, theirs in zip(*found, strict=True):
+        assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+
+
 def test_the_gradient_of_a_gradient(kernels):
     mask = masks()["some"]
     found = []

@@ -23,9 +23,17 @@ class RealRows:
         real = mask.to(dtype)
         rows = real.sum()
         self.mask = mask
-        self.share = real / rows.clamp(min=1)
+        self.count = rows.clamp(min=1)
+        self.share = real / self.count
         self.unbias = rows / (rows - 1).clamp(min=1)
         self.any_row = (rows > 0).to(dtype)
+        self._parts: dict[float, Tensor] = {}
+
+    def part(self, momentum: float) -> Tensor:
+        """How far the running statistics move: not at all where there is no row."""
+        if momentum not in self._parts:
+            self._parts[momentum] = self.any_row * momentum
+        return self._parts[momentum]
 
 
 class _RealRowsNorm(torch.autograd.Function):
@@ -81,7 +89,7 @@ class NodeBatchNorm(nn.BatchNorm1d):
     parallel samples `[N, t, p]`, `samples="per_sample"` normalises each sample by its own statistics and moves the
     running ones `t` times (what a loop over the samples does), `samples="pooled"` takes all `N * t` rows together.
     A single row has mean `x` and variance 0 instead of being an error; no row at all leaves the statistics alone.
-    `relu=True` puts a ReLU behind it, which on a GPU is of the same kernel for samples.
+    `relu=True` puts a ReLU behind it, which on a GPU is of the same kernel for samples and in a stack of networks.
     """
 
     running_mean: Tensor
@@ -98,8 +106,8 @@ class NodeBatchNorm(nn.BatchNorm1d):
         self.samples = samples
 
     def forward(self, x: Tensor, mask: Tensor | RealRows | None = None, *, relu: bool = False) -> Tensor:
-        many = x.dim() == 3 and x.shape[1] * x.shape[2] >= FEWEST_COLUMNS and len(x) > 0
-        if many and self.training and self.samples == "per_sample" and kernel_serves(x):
+        several = x.dim() == 3 and self.samples == "per_sample" and x.shape[1] * x.shape[2] >= FEWEST_COLUMNS
+        if (several or (stacked() and x.dim() == 2)) and self.training and len(x) > 0 and kernel_serves(x):
             return self._by_kernel(x, mask, relu)
         out = self._normalise(x, mask)
         return relu_dropout_(out, 0.0, self.training) if relu else out
@@ -119,12 +127,14 @@ class NodeBatchNorm(nn.BatchNorm1d):
         return self._normalise(flat, mask).view(x.shape)
 
     def _by_kernel(self, x: Tensor, mask: Tensor | RealRows | None, relu: bool) -> Tensor:
-        """Training-mode batch norm of `[N, t, p]`, each sample by its own statistics."""
+        """Training-mode batch norm of `[N, p]`, or of `[N, t, p]`, each sample by its own statistics."""
         rows = RealRows(mask, x.dtype) if isinstance(mask, Tensor) else mask
         given = self.weight, self.bias, None if rows is None else rows.mask
-        out, mean, var = norm_of_samples(x.flatten(1), *given, self.eps, relu=relu)
+        count = None if rows is None else rows.count
+        out, mean, var = norm_of_samples(x.flatten(1), *given, self.eps, relu=relu, count=count)
         unbias = len(x) / max(len(x) - 1, 1) if rows is None else rows.unbias
-        self._move(mean, var * unbias, x.shape[1], x.new_ones(()) if rows is None else rows.any_row)
+        parallel = x.shape[1] if x.dim() == 3 else 1
+        self._move(mean, var * unbias, parallel, rows)
         return out.view(x.shape)
 
     def extra_repr(self) -> str:
@@ -138,31 +148,32 @@ class NodeBatchNorm(nn.BatchNorm1d):
         if mask is None and x.shape[0] > 1:
             moved = [self.running_mean.repeat(parallel), self.running_var.repeat(parallel)]
             out = F.batch_norm(x, moved[0], moved[1], weight, bias, True, 1.0, self.eps)
-            self._move(moved[0], moved[1], parallel, x.new_ones(()))
+            self._move(moved[0], moved[1], parallel)
             return out
         rows = RealRows(x.new_ones(x.shape[0], dtype=torch.bool), x.dtype) if mask is None else mask
         rows = rows if isinstance(rows, RealRows) else RealRows(rows, x.dtype)
         out, mean, var = _normalise_real_rows(x, weight, bias, rows, self.eps)
-        self._move(mean, var * rows.unbias, parallel, rows.any_row)
+        self._move(mean, var * rows.unbias, parallel, rows)
         return out
 
     @torch.no_grad()
-    def _move(self, mean: Tensor, var: Tensor, parallel: int, any_row: Tensor) -> None:
+    def _move(self, mean: Tensor, var: Tensor, parallel: int, rows: RealRows | None = None) -> None:
         """Move the running statistics once for each sample, in order; not at all when there was no row."""
         # `data`: torch's own batch norm keeps the statistics for its backward pass, but in training does not read them
         running_mean, running_var = self.running_mean, self.running_var
         if not stacked():
             running_mean, running_var = running_mean.data, running_var.data
         if parallel == 1:
-            running_mean.add_((mean - running_mean) * (self.momentum * any_row))
-            running_var.add_((var - running_var) * (self.momentum * any_row))
+            part = self.momentum if rows is None else rows.part(self.momentum)
+            running_mean.add_((mean - running_mean) * part)
+            running_var.add_((var - running_var) * part)
             self.num_batches_tracked += 1
             return
         keep = 1 - self.momentum
         step = self.momentum * keep ** torch.arange(parallel - 1, -1, -1, device=mean.device, dtype=mean.dtype)
         for running, seen in ((running_mean, mean), (running_var, var)):
             target = running * keep**parallel + step @ seen.view(parallel, -1)
-            running.add_((target - running) * any_row)
+            running.add_((target - running) * (1.0 if rows is None else rows.any_row))
         self.num_batches_tracked += parallel
 
 

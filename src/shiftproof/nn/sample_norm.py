@@ -1,4 +1,4 @@
-"""Batch norm of many samples with the ReLU behind it, on a GPU in two kernels."""
+"""Batch norm of many samples with the ReLU behind it, on a GPU in two kernels; of a stack of networks, where many columns come together, that of one sample too."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-ROWS, COLS, WARPS = 128, 16, 8  # of a program
-FEWEST_COLUMNS = 1024  # that keep a GPU busy
+WIDE, NARROW = (128, 16), (512, 8)  # rows and columns of a program: of many columns, and of few
+WARPS = 8
+ENOUGH = 128  # programs that keep a GPU busy
+FEWEST_COLUMNS = 1024  # where they do without a stack of networks
 
 
 def norm_of_samples(
@@ -19,14 +21,17 @@ def norm_of_samples(
     eps: float,
     *,
     relu: bool,
+    count: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Rows `[N, t * p]` normalised column by column, and the mean and (biased) variance of each column.
 
-    Weight and bias are `[p]`, the same in all samples. Rows outside of the mask do not count and become zeros.
+    Weight and bias are `[p]`, the same in all samples. Rows outside of the mask do not count and become zeros; `count`,
+    a single number, is how many count, at least 1, where that is known.
     """
-    real = None if mask is None else mask.unsqueeze(0)
-    affine = [None if value is None else value.unsqueeze(0) for value in (weight, bias)]
-    out, mean, var = _Norm.apply(x.unsqueeze(0), *affine, real, eps, relu)  # type: ignore[misc]
+    if count is None:
+        count = x.new_full((), max(len(x), 1)) if mask is None else mask.sum().clamp(min=1).to(x.dtype)
+    given = (None if value is None else value.unsqueeze(0) for value in (x, weight, bias, mask, count))
+    out, mean, var = _Norm.apply(*given, eps, relu)  # type: ignore[misc]
     return out.squeeze(0), mean.squeeze(0), var.squeeze(0)
 
 
@@ -35,11 +40,17 @@ class _Norm(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        x: Tensor, weight: Tensor | None, bias: Tensor | None, mask: Tensor | None, eps: float, relu: bool
+        x: Tensor,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        mask: Tensor | None,
+        count: Tensor,
+        eps: float,
+        relu: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
         from shiftproof.nn.norm_kernel import forward
 
-        work = _Launch(x, weight, bias, mask, eps, relu)
+        work = _Launch(x, weight, bias, mask, count, eps, relu)
         out = torch.empty(x.shape, device=x.device)
         mean, var = (torch.empty(len(x), x.shape[2], device=x.device) for _ in range(2))
         launch: Any = forward[work.grid]
@@ -49,31 +60,36 @@ class _Norm(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: tuple) -> None:
-        x, weight, bias, mask, ctx.eps, ctx.relu = inputs
+        x, weight, bias, mask, count, ctx.eps, ctx.relu = inputs
         _, mean, var = output
         ctx.mark_non_differentiable(mean, var)
-        ctx.save_for_backward(x, weight, bias, mask, mean, var)
+        ctx.set_materialize_grads(False)  # zeros for them would be kernels
+        ctx.save_for_backward(x, weight, bias, mask, count, mean, var)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         from shiftproof.nn.norm_kernel import backward
 
-        x, weight, bias, mask, mean, var = ctx.saved_tensors
+        x, weight, bias, mask, count, mean, var = ctx.saved_tensors
+        if grads[0] is None:
+            return None, None, None, None, None, None, None
         if torch.is_grad_enabled():  # somebody differentiates twice
             inputs = [value for value, asked in zip((x, weight, bias), ctx.needs_input_grad, strict=False) if asked]
             again = _plainly(x, weight, bias, mask, ctx.eps, ctx.relu)
             found = iter(torch.autograd.grad(again, inputs, grads[0], create_graph=True))
-            return *(next(found) if asked else None for asked in ctx.needs_input_grad[:3]), None, None, None
-        work = _Launch(x, weight, bias, mask, ctx.eps, ctx.relu)
+            return *(next(found) if asked else None for asked in ctx.needs_input_grad[:3]), *[None] * 4
+        work = _Launch(x, weight, bias, mask, count, ctx.eps, ctx.relu)
         to_x = torch.empty(x.shape, device=x.device)
         to_weight, to_bias = torch.empty_like(mean), torch.empty_like(mean)
         launch: Any = backward[work.grid]
         with torch.cuda.device_of(x):
             launch(*work.tensors, mean, var, grads[0].contiguous(), to_x, to_weight, to_bias, **work.constants)
         if weight is None:
-            return to_x, None, None, None, None, None
-        of_all = [value.unflatten(1, (-1, weight.shape[1])).sum(1) for value in (to_weight, to_bias)]
-        return to_x, *of_all, None, None, None
+            return to_x, *[None] * 6
+        of_all = [to_weight, to_bias]
+        if weight.shape != mean.shape:  # several samples
+            of_all = [value.unflatten(1, (-1, weight.shape[1])).sum(1) for value in of_all]
+        return to_x, *of_all, *[None] * 4
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple, *inputs: Any) -> tuple:
@@ -93,19 +109,27 @@ class _Launch:
     """What both kernels are told."""
 
     def __init__(
-        self, x: Tensor, weight: Tensor | None, bias: Tensor | None, mask: Tensor | None, eps: float, relu: bool
+        self,
+        x: Tensor,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        mask: Tensor | None,
+        count: Tensor,
+        eps: float,
+        relu: bool,
     ) -> None:
         networks, rows, width = x.shape
         x = x.contiguous()
-        count = x.new_full((networks,), rows) if mask is None else mask.sum(1).clamp(min=1).to(x.dtype)
         affine = [x if value is None else value.contiguous() for value in (weight, bias)]
-        self.grid = -(-width // COLS), networks
-        self.tensors = x, *affine, x if mask is None else mask.contiguous(), count, rows
+        many = networks * -(-width // WIDE[1]) >= ENOUGH
+        at_once, cols = WIDE if many else NARROW
+        self.grid = -(-width // cols), networks
+        self.tensors = x, *affine, x if mask is None else mask.contiguous(), count.contiguous(), rows
         self.constants = {
             "CHANNELS": width if weight is None else weight.shape[1],
             "WIDTH": width,
-            "ROWS": ROWS,
-            "COLS": COLS,
+            "ROWS": at_once,
+            "COLS": cols,
             "AFFINE": weight is not None,
             "RELU": relu,
             "PADDED": mask is not None,

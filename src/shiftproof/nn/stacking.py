@@ -15,17 +15,19 @@ import torch
 from torch import Tensor
 
 _members = 0  # a plain number, because torch.compile can read it
+_numbered: list[tuple[Tensor, int, Tensor]] = []  # what was numbered anew for this stack, which every layer asks for
 
 
 @contextmanager
 def stacking(members: int) -> Iterator[None]:
     """Inside, the layers are computed for a stack of so many networks; 0: as usual, one by one."""
-    global _members
-    before, _members = _members, members
+    global _members, _numbered
+    before = _members, _numbered
+    _members, _numbered = members, []
     try:
         yield
     finally:
-        _members = before
+        _members, _numbered = before
 
 
 def stacked() -> bool:
@@ -39,16 +41,26 @@ def networks() -> int:
 
 def members_first(count: int, dims: tuple[int | None, ...], *values: Tensor) -> list[Tensor]:
     """Tensors as `vmap` hands them over, with the dimension of the networks in front, repeated where there is none."""
-    return [
-        value.expand(count, *value.shape) if dim is None else value.movedim(dim, 0)
-        for value, dim in zip(values, dims, strict=False)
-    ]
+
+    def moved(value: Tensor, dim: int | None) -> Tensor:
+        if dim is None:
+            return value.expand(count, *value.shape)
+        return value if dim == 0 else value.movedim(dim, 0)  # itself, so that it is known again
+
+    return [moved(value, dim) for value, dim in zip(values, dims, strict=False)]
 
 
 def numbered_apart(index: Tensor, size: int) -> Tensor:
     """Numbers below `size` of every network, `[networks, n]`, as numbers of one list of them all."""
-    first = torch.arange(len(index), device=index.device) * size
-    return (index + first.unsqueeze(1)).flatten()
+    for known, of_size, found in _numbered:
+        if known is index and of_size == size:
+            return found
+    step = max(size, 1)
+    first = torch.arange(0, len(index) * step, step, device=index.device)
+    found = (index + first.unsqueeze(1)).flatten()
+    if stacked():
+        _numbered.append((index, size, found))
+    return found
 
 
 def as_one_list(
