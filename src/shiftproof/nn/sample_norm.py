@@ -1,4 +1,4 @@
-"""Batch norm of many samples with the ReLU behind it, on a GPU in two kernels; of a stack of networks, where many columns come together, that of one sample too."""
+"""Batch norm with the ReLU behind it, of many samples or of a stack of networks, on a GPU in two kernels."""
 
 from __future__ import annotations
 
