@@ -86,6 +86,12 @@ def _arriving(
 
 
 @triton.jit
+def _variance(count, square, mean):
+    """E[m²] - E[m]²; of a single message 0, which a GPU that multiplies and adds at once would miss by a rounding."""
+    return tl.where(count > 1, square - mean * mean, mean - mean)  # what is not finite stays so
+
+
+@triton.jit
 def forward(
     rows, row_stride, sample_stride, weight, weight_stride, weight_sample, source, order, start, stop, real,
     num_samples, out, out_stride, out_sample, out_statistic, WIDTH: tl.constexpr, TILE: tl.constexpr,
@@ -111,7 +117,7 @@ def forward(
     if MAX >= 0:
         tl.store(to + MAX * out_statistic, tl.where(count > 0, high, 0.0), mask=inside)
     if STD >= 0:
-        variance = tl.maximum(square / arrived - mean * mean, 0.0, propagate_nan=tl.PropagateNan.ALL)
+        variance = tl.maximum(_variance(count, square / arrived, mean), 0.0, propagate_nan=tl.PropagateNan.ALL)
         tl.store(to + STD * out_statistic, tl.sqrt(variance + LEAST), mask=inside)
     if SUM >= 0:
         tl.store(to + SUM * out_statistic, total, mask=inside)
@@ -146,7 +152,7 @@ def backward(
     of_low = tl.zeros([TILE, BLOCK], tl.float32)
     of_high = tl.zeros([TILE, BLOCK], tl.float32)
     if STD >= 0:
-        variance = tl.maximum(square / arrived - mean * mean, 0.0)
+        variance = tl.maximum(_variance(count, square / arrived, mean), 0.0)
         steep = tl.load(inward + STD * slope_statistic, mask=inside, other=0.0) / (arrived * tl.sqrt(variance + LEAST))
         steep = tl.where(variance > 0, steep, 0.0)
         alike -= steep * mean

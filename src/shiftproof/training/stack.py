@@ -18,6 +18,7 @@ from shiftproof.data.graphs import GraphBatch, GraphSet
 from shiftproof.data.padding import PaddedBatches, pad_batches
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import Method
+from shiftproof.nn.stacked_linear import WholeLinear
 from shiftproof.nn.stacking import stacking
 from shiftproof.training.steps import ReplayedStepper, largest_batch
 
@@ -110,7 +111,7 @@ class Stack(Method):
             # a module that stands in two places is given its weights once: torch would not find back to its own
             return torch.func.functional_call(calls, tensors, (given, what), tie_weights=False)
 
-        with stacking(len(self.members)):
+        with stacking(len(self.members)), WholeLinear():
             return torch.func.vmap(one, randomness="different")(self.whole, dict(batch.fields))
 
     def column(self, optimizer: torch.optim.Optimizer, number: int, into: torch.optim.Optimizer) -> None:
