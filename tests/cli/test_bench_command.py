@@ -15,6 +15,15 @@ def test_products_in_tf32_are_written_beside_a_result(monkeypatch):
     assert cli.options.command_line() == "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1 shiftproof bench pair-cmnist"
 
 
+def test_where_and_how_long_does_not_stand_beside_a_result(monkeypatch):
+    words = "bench x --out /a/b --only erm --results=c --minutes 9.05 --collect --stack 3 --json".split()
+    monkeypatch.setattr(sys, "argv", ["shiftproof", *words])
+    left_out = {"flags": ("--collect", "--json"), "valued": ("--out", "--results", "--minutes")}
+    assert cli.options.command_line(**left_out) == "shiftproof bench x --only erm --stack 3"
+    monkeypatch.setattr(sys, "argv", ["shiftproof", "bench", "--out"])
+    assert cli.options.command_line(**left_out) == "shiftproof bench"
+
+
 def test_runs_finished_so_far_are_collected_without_training(shiftproof, tmp_path):
     few = ["bench", "ciga-table1", "--smoke", "--out", tmp_path, "--only", "erm"]
     folder = tmp_path / "ciga-table1-smoke"
@@ -39,7 +48,7 @@ def test_part_of_a_recipe_is_a_table_of_its_own_name(shiftproof, tmp_path):
     table = json.loads((tmp_path / "results" / "ciga-table1-only-erm.json").read_text())
     assert {row["method"] for row in table["rows"]} == {"erm"}
     assert "--only erm" in table["command"]
-    assert "--collect" not in table["command"]
+    assert not {"--collect", "--out", "--results"} & {*table["command"].split()}
 
 
 def finished(shiftproof, tmp_path):

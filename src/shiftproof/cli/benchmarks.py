@@ -108,7 +108,8 @@ def bench(
     if asked.search is not None and not as_json:
         jobs, joined = jobs_of(asked, entry.make())
         print(asked.search.describe([*jobs, *joined]))
-    command = command_line().replace(" --collect", "").replace(" --report", "")  # which trains what is missing
+    # which trains what is missing, wherever runs and tables lie
+    command = command_line(flags=("--collect", "--report", "--json"), valued=("--out", "--results", "--minutes"))
     rows, written = measure(asked, command)
     if as_json and not report_:
         print(json.dumps(rows, indent=1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Collection
 from typing import Annotated
 
 import typer
@@ -32,7 +33,16 @@ How = Annotated[str | None, typer.Option("--split", help="Your table: scaffold, 
 By = Annotated[str | None, typer.Option(help="Your table: the column for --split column or time.")]
 
 
-def command_line() -> str:
-    """What was typed, to be written beside what came of it; with the setting by which torch takes TF32 for products."""
+def command_line(flags: Collection[str] = (), valued: Collection[str] = ()) -> str:
+    """What was typed, to be written beside what came of it; with the setting by which torch takes TF32 for products.
+
+    Without `flags` and options with a value (`valued`) that do not decide what comes of it.
+    """
     set_before = [f"{name}={os.environ[name]}" for name in ("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",) if name in os.environ]
-    return " ".join([*set_before, shlex.join(["shiftproof", *sys.argv[1:]])])
+    words, given = ["shiftproof"], iter(sys.argv[1:])
+    for word in given:
+        if word in valued:
+            next(given, None)
+        elif word not in flags and word.partition("=")[0] not in valued:
+            words.append(word)
+    return " ".join([*set_before, shlex.join(words)])
