@@ -97,7 +97,8 @@ def test_a_claim_holds_on_average_though_not_everywhere():
 
 def test_what_is_not_measured_is_not_tested():
     finding = better(MINE, Pick("other"))(TABLE)
-    assert (finding.verdict, finding.detail) == ("not tested", "mine and other not measured on b")
+    known = "elsewhere 0.717 against 0.600 (+0.117, on a, p = 0.073 over 3 pairs)"
+    assert (finding.verdict, finding.detail) == ("not tested", f"mine and other are not both measured on b; {known}")
     assert verdict(better(MINE, Pick("other"), ["a"])) == "holds"
     assert verdict(better(Pick("absent"), Pick("missing"))) == "not tested"
     assert verdict(every(better(MINE, ERM), better(MINE, Pick("other")))) == "not tested"
@@ -145,6 +146,25 @@ def test_ranks_tests_and_counts_of_a_table():
     assert all(test.corrected >= test.p for test in panel.tests if test.p is not None)
     assert (found.measured, found.with_printed, found.within) == (6, 2, 1)
     assert found.claims[0][1].verdict == "holds"
+
+
+def test_a_rival_that_is_ahead_where_it_is_measured_leaves_open_who_is_best():
+    behind = best(MINE, (ERM, Pick("other")))(TABLE)
+    assert (behind.verdict, behind.detail) == ("holds", "0.583, next erm 0.500, mean of 2 data sets; without other")
+    ahead = best(MINE, (ERM, Pick("rival")))([*TABLE, row("a", "rival", [0.9])])
+    assert ahead.verdict == "not tested"
+    assert ahead.detail.endswith("; without rival; rival is ahead on 1 of the 2 data sets")
+    assert best(ERM, (MINE, Pick("rival")))([*TABLE, row("a", "rival", [0.9])]).verdict == "does not hold"
+
+
+def test_ranks_of_a_table_in_the_making_are_over_the_data_sets_that_most_methods_have():
+    methods = ("erm", "x", "y", "z")
+    rows = [row(data, name, [0.1 * n]) for data in "ab" for n, name in enumerate(methods)]
+    (whole,) = compare(rows).panels
+    assert (whole.ranked, whole.ranked_part) == (("a", "b"), "")
+    (panel,) = compare([row("new", "erm", [0.5]), *rows, row("half", "erm", [0.5]), row("half", "z", [0.4])]).panels
+    assert panel.ranks == {"z": 1.0, "y": 2.0, "x": 3.0, "erm": 4.0}
+    assert (panel.ranked, panel.ranked_part) == (("a", "b"), "over 2 of 4 data sets")
 
 
 def test_the_best_baseline_is_tested_beside_erm():

@@ -16,8 +16,8 @@ def test_products_in_tf32_are_written_beside_a_result(monkeypatch):
 
 
 def test_where_and_how_long_does_not_stand_beside_a_result(monkeypatch):
-    words = "bench x --out /a/b --only erm --results=c --minutes 9.05 --collect --stack 3 --json".split()
-    monkeypatch.setattr(sys, "argv", ["shiftproof", *words])
+    words = ["bench", "x", "--out", "/a/b", "--only", "erm", "--results=c", "--minutes", "9.05", "--collect", "--json"]
+    monkeypatch.setattr(sys, "argv", ["shiftproof", *words, "--stack", "3"])
     left_out = {"flags": ("--collect", "--json"), "valued": ("--out", "--results", "--minutes")}
     assert cli.options.command_line(**left_out) == "shiftproof bench x --only erm --stack 3"
     monkeypatch.setattr(sys, "argv", ["shiftproof", "bench", "--out"])

@@ -80,7 +80,8 @@ def better(
 ) -> Judge:
     """`ours` is above `than` by more than `by`, on average over the data sets or on each of them.
 
-    Where it must be so on each, a data set on which it is not settles it, though others are not measured yet.
+    Where it must be so on each, a data set on which it is not settles it, though others are not measured yet. An
+    average that lacks data sets settles nothing; the detail says what is known of it.
     """
 
     def judge(rows: Sequence[Row]) -> Finding:
@@ -89,8 +90,11 @@ def better(
         missing = [data for data in sets if data not in first or data not in second]
         if everywhere and any(not first[data]["mean"] - second[data]["mean"] > by for data in {*sets} - {*missing}):
             sets, missing = [data for data in sets if data not in missing], []
-        if missing or not sets:
-            return _untested(f"{ours.name} and {than.name}", missing)
+        sets = [data for data in sets if data not in missing]
+        where = f" on {', '.join(missing)}" if missing else ""
+        lacking = f"{ours.name} and {than.name} are not both measured{where}"
+        if not sets:
+            return Finding(UNTESTED, lacking)
         gaps = [first[data]["mean"] - second[data]["mean"] for data in sets]
         true = all(gap > by for gap in gaps) if everywhere else statistics.fmean(gaps) > by
         known = [pair for data in sets for pair in pairs_of(first[data], second[data])]
@@ -98,32 +102,44 @@ def better(
         chance = "" if found is None or found.p is None else f", p = {found.p:.2g} over {found.pairs} pairs"
         least = f", least {min(gaps):+.3f}" if everywhere and len(sets) > 1 else ""
         a, b = (statistics.fmean(side[data]["mean"] for data in sets) for side in (first, second))
-        return _found(true, f"{a:.3f} against {b:.3f} ({statistics.fmean(gaps):+.3f}{least}{_over(sets)}{chance})")
+        known_so_far = f"{a:.3f} against {b:.3f} ({statistics.fmean(gaps):+.3f}{least}{_over(sets)}{chance})"
+        if missing:
+            return Finding(UNTESTED, f"{lacking}; elsewhere {known_so_far}")
+        return _found(true, known_so_far)
 
     return judge
 
 
 def best(ours: Pick, among: Sequence[Pick], on: Sequence[str] | None = None) -> Judge:
-    """`ours` has the highest average of all; others that are not measured everywhere are named and left out."""
+    """`ours` has the highest average of all; others that are not measured everywhere are named and left out.
+
+    Where one of those is ahead on the data sets that it has, nobody knows.
+    """
 
     def judge(rows: Sequence[Row]) -> Finding:
         first = ours.of(rows)
         sets = _asked(on, first, first)
         if not sets or any(data not in first for data in sets):
             return _untested(ours.name, [data for data in sets if data not in first])
-        means, absent = {}, []
+        means, absent, ahead = {}, [], []
         for other in among:
             found = other.of(rows)
             if all(data in found for data in sets):
                 means[other.name] = statistics.fmean(found[data]["mean"] for data in sets)
-            else:
-                absent.append(other.name)
+                continue
+            absent.append(other.name)
+            gaps = [found[data]["mean"] - first[data]["mean"] for data in sets if data in found]
+            if gaps and statistics.fmean(gaps) > 0:
+                ahead.append(f"{other.name} is ahead on {len(gaps)} of the {len(sets)} data sets")
         if not means:
             return _untested(f"what {ours.name} is compared with", [])
         rival = max(means, key=lambda name: means[name])
         own = statistics.fmean(first[data]["mean"] for data in sets)
         without = f"; without {', '.join(absent)}" if absent else ""
-        return _found(own > means[rival], f"{own:.3f}, next {rival} {means[rival]:.3f}{_over(sets)}{without}")
+        detail = f"{own:.3f}, next {rival} {means[rival]:.3f}{_over(sets)}{without}"
+        if ahead and own > means[rival]:
+            return Finding(UNTESTED, "; ".join([detail, *ahead]))
+        return _found(own > means[rival], detail)
 
     return judge
 

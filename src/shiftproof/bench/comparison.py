@@ -32,12 +32,22 @@ class Tested:
 
 @dataclass(frozen=True)
 class Panel:
-    """Rows that may be compared: one metric on one split under one protocol, with the average rank of each method."""
+    """Rows that may be compared: one metric on one split under one protocol, with the average rank of each method.
+
+    Ranks are over the data sets `ranked`, which all ranked methods have.
+    """
 
     title: str
     rows: tuple[Row, ...]
     ranks: Mapping[str, float]
+    ranked: tuple[str, ...]
     tests: tuple[Tested, ...]
+
+    @property
+    def ranked_part(self) -> str:
+        """Over how many of the data sets the ranks are, where they are not over all of them."""
+        sets = {row["dataset"] for row in self.rows if row["mean"] is not None}
+        return "" if len(self.ranked) == len(sets) else f"over {len(self.ranked)} of {len(sets)} data sets"
 
 
 @dataclass(frozen=True)
@@ -123,24 +133,37 @@ def _panel(key: tuple[str, str, str], rows: list[Row], ours: Sequence[str]) -> P
             by_data.setdefault(row["dataset"], {})[label(row)] = row
     tests = [test for data, found in by_data.items() for test in _tests(data, found, ours, sign)]
     names = {name for found in by_data.values() for name in found}
-    ranks = _average_ranks(by_data, sign) if names & {"erm", *ours} else {}  # elsewhere rows are no rivals
-    return Panel(title, tuple(rows), ranks, tuple(tests))
+    rivals = names & {"erm", *ours}  # elsewhere rows are no rivals
+    ranks, ranked = _average_ranks(by_data, sign) if rivals else ({}, ())
+    return Panel(title, tuple(rows), ranks, ranked, tuple(tests))
 
 
-def _average_ranks(by_data: Mapping[str, Mapping[str, Row]], sign: float) -> dict[str, float]:
-    """Mean rank over the data sets, 1 the best, of the methods that are measured on all; ties share their ranks."""
-    everywhere = [
-        name
-        for name in dict.fromkeys(name for found in by_data.values() for name in found)
-        if all(name in found for found in by_data.values()) and not name.startswith(NOT_RANKED)
-    ]
-    if len(everywhere) < 2:
-        return {}
+def _average_ranks(by_data: Mapping[str, Mapping[str, Row]], sign: float) -> tuple[dict[str, float], tuple[str, ...]]:
+    """Mean rank, 1 the best, of methods over data sets that all of them have; ties share their ranks."""
+    methods, sets = _whole_block(by_data)
+    if len(methods) < 2:
+        return {}, ()
     from scipy.stats import rankdata
 
-    ranks = [rankdata([-sign * found[name]["mean"] for name in everywhere]) for found in by_data.values()]
-    means = {name: statistics.fmean(float(r[n]) for r in ranks) for n, name in enumerate(everywhere)}
-    return dict(sorted(means.items(), key=lambda entry: entry[1]))
+    ranks = [rankdata([-sign * by_data[data][name]["mean"] for name in methods]) for data in sets]
+    means = {name: statistics.fmean(float(r[n]) for r in ranks) for n, name in enumerate(methods)}
+    return dict(sorted(means.items(), key=lambda entry: entry[1])), sets
+
+
+def _whole_block(by_data: Mapping[str, Mapping[str, Row]]) -> tuple[list[str], tuple[str, ...]]:
+    """Methods and data sets without an empty cell between them: of a table in the making, a large part.
+
+    Data sets join in the order of how many methods they have, for as long as that makes the block larger.
+    """
+    fair = {data: [name for name in found if not name.startswith(NOT_RANKED)] for data, found in by_data.items()}
+    best: tuple[list[str], tuple[str, ...]] = [], ()
+    left: list[str] | None = None
+    order = sorted(fair, key=lambda data: -len(fair[data]))
+    for number, data in enumerate(order, 1):
+        left = [name for name in (fair[data] if left is None else left) if name in fair[data]]
+        if len(left) >= 2 and len(left) * number >= len(best[0]) * len(best[1]):
+            best = left, tuple(name for name in by_data if name in order[:number])
+    return best
 
 
 def _tests(data: str, found: Mapping[str, Row], ours: Sequence[str], sign: float) -> list[Tested]:

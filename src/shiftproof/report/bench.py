@@ -100,6 +100,7 @@ def _panel(panel: Panel) -> dict[str, Any]:
             }
             for row in panel.rows
         ],
+        "ranked_part": panel.ranked_part,
         "ranks": [{"label": name, "rank": f"{rank:.2f}"} for name, rank in panel.ranks.items()],
         "tests": [
             {
@@ -135,7 +136,10 @@ def in_words(found: Comparison) -> dict[str, list[str]]:
     sections["Beside the printed figures"] = [f"{found.measured} rows measured; {within}"]
     for panel in found.panels:
         if panel.ranks:
-            sections[f"Average rank, {panel.title}"] = [f"{rank:.2f} {name}" for name, rank in panel.ranks.items()]
+            part = f" ({panel.ranked_part})" if panel.ranked_part else ""
+            sections[f"Average rank, {panel.title}{part}"] = [
+                f"{rank:.2f} {name}" for name, rank in panel.ranks.items()
+            ]
         if panel.tests:
             sections[f"Paired tests, {panel.title}"] = [
                 f"{test.label} against {test.against} on {test.data}: {signed(test.difference)} over {test.pairs} "
