@@ -16,7 +16,7 @@ from shiftproof.nn.stacking import members_first
 class WholeLinear(TorchFunctionMode):
     """Inside, `F.linear` of rows is a function that knows what a stack is to it.
 
-    Of `F.linear` itself `vmap` makes five kernels forwards and backwards that compute nothing: the bias times one, its
+    Of `F.linear` itself `vmap` makes three more kernels that compute nothing: the bias times one, its
     gradient times one, and a copy of the gradient of the weight in another order.
     """
 
