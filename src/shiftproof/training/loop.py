@@ -103,12 +103,15 @@ class Loop:
         torch.manual_seed(self.trainer.seed)
         before = torch.are_deterministic_algorithms_enabled()
         lenient = torch.is_deterministic_algorithms_warn_only_enabled()
-        torch.use_deterministic_algorithms(before or self.trainer.deterministic, warn_only=True)
+        asked = before or self.trainer.deterministic
+        if asked:  # torch loads its compiler to be told so, which takes a second
+            torch.use_deterministic_algorithms(True, warn_only=True)
         try:
             with torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext():
                 yield
         finally:
-            torch.use_deterministic_algorithms(before, warn_only=lenient)
+            if asked:
+                torch.use_deterministic_algorithms(before, warn_only=lenient)
 
     def begin(self) -> None:
         """Leave word in the folder that a run is under way there."""

@@ -31,6 +31,13 @@ class LeanAdam(torch.optim.Adam):
         self._moving: list[nn.Parameter] = []
         self._slots: tuple[list[Tensor], list[Tensor], list[Tensor]] = ([], [], [])
 
+    # torch's own load torch's compiler first, to keep it away from here: a second or more in every process
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        _without_compiler(torch.optim.Adam.add_param_group)(self, param_group)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        _without_compiler(torch.optim.Adam.zero_grad)(self, set_to_none)
+
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
         assert closure is None, "LeanAdam takes no closure"
@@ -76,6 +83,10 @@ class LeanAdam(torch.optim.Adam):
         self._moving = moving
         names = ("exp_avg", "exp_avg_sq", "step")
         self._slots = tuple([self.state[p][name] for p in moving] for name in names)  # type: ignore[assignment]
+
+
+def _without_compiler(method: Callable[..., Any]) -> Callable[..., Any]:
+    return getattr(method, "__wrapped__", method)
 
 
 def make_optimizer(trainer: Trainer, parameters: list[nn.Parameter], step: int) -> torch.optim.Optimizer:
