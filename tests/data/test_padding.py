@@ -7,8 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import shiftproof as sp
 from shiftproof.data import GraphSet
-from shiftproof.data.padding import pad_batches
+from shiftproof.data.padding import pad_batches, room_for
 from shiftproof.methods import ERM, DataShape, Network
 
 
@@ -85,3 +86,22 @@ def test_a_slot_holds_its_batch_or_says_that_there_was_no_room(seed, size, nodes
         assert torch.equal(slot.edge_index[:, :m], batch.edge_index)
         assert (slot.batch[n:] == size).all()
         assert (slot.edge_index[:, m:] == nodes - 1).all()
+
+
+def test_slots_hold_the_batches_of_every_epoch_and_not_much_more():
+    graphs = sp.load("spmotif-struc", train_per_class=300, val_per_class=2, test_per_class=2).train
+    nodes, edges = room_for(graphs, 32)
+    order = torch.Generator().manual_seed(0)
+    for _ in range(30):
+        shuffled = graphs.shuffled(order)
+        assert max(int(part.sum()) for part in shuffled.sizes.split(32)) <= nodes
+        assert max(int(part.sum()) for part in shuffled.edge_counts.split(32)) <= edges
+    assert nodes < 1.35 * 32 * float(graphs.sizes.double().mean())
+
+
+def test_slots_hold_a_graph_that_is_larger_than_all_others():
+    sizes = torch.tensor([5] * 99 + [10_000])
+    graphs = GraphSet.from_parts(sizes, torch.zeros(100, dtype=torch.long), torch.zeros(2, 0), x=torch.ones(10_495, 1))
+    assert room_for(graphs, 10)[0] >= 10_045
+    assert room_for(graphs, 100) == (10_495, 0)  # all of them: nothing is random
+    assert room_for(graphs, 1000) == (10_495, 0)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from shiftproof.data.dataset import Split
 from shiftproof.data.graphs import GraphSet
-from shiftproof.data.padding import PaddedBatches, pad_batches
+from shiftproof.data.padding import PaddedBatches, pad_batches, room_for
 from shiftproof.features.replay import capture
 from shiftproof.features.splits import GroupBatches
 
@@ -112,8 +112,6 @@ class ReplayedSteps(RoundSteps):
     buffers one by one, on any device.
     """
 
-    ROOM = 1.15  # slots hold this much more than the largest batch of the first pass
-
     def __init__(self, *given: Any, captured: bool = True, **more: Any) -> None:
         super().__init__(*given, **more)
         self.usable, self.captured = True, captured
@@ -152,8 +150,8 @@ class ReplayedSteps(RoundSteps):
             rows = torch.stack([order[:cut].view(passes, -1) for order in batches.orders], 1).flatten()
             ordered = data[rows]
             if self.room is None:
-                most = [max(int(p.sum()) for p in c.split(size)) for c in (ordered.sizes, ordered.edge_counts)]
-                self.room = int(self.ROOM * most[0]) + 1, int(self.ROOM * most[1]) + 1
+                nodes, edges = room_for(ordered, size)
+                self.room = nodes + 1, edges + 1
             self.laid = pad_batches(ordered, size, *self.room)
         if self.buffer is None:
             buffer = self.laid.buffer()

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.data.graphs import GraphBatch, GraphSet
-from shiftproof.data.padding import PaddedBatches, pad_batches
+from shiftproof.data.padding import PaddedBatches, pad_batches, room_for
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import Method
 from shiftproof.nn.stacked_linear import WholeLinear
 from shiftproof.nn.stacking import stacking
-from shiftproof.training.steps import ReplayedStepper, largest_batch
+from shiftproof.training.steps import ReplayedStepper
 
 AT_ONCE = 64  # batches that are laid out for all members at a time
 
@@ -163,7 +163,7 @@ class StackedStepper(ReplayedStepper):
             trains = [train.shuffled(order) for train, order in zip(trains, orders, strict=True)]
         size = min(size or count, count)
         if self.room is None:
-            most = zip(*[largest_batch(train, size) for train in trains], strict=True)
+            most = zip(*[room_for(train, size) for train in trains], strict=True)
             self.room = tuple(self._rounded(max(counts)) for counts in most)  # type: ignore[assignment]
         return [pad_batches(train, size, *self.room, rest=True) for train in trains]  # type: ignore[misc]
 

@@ -13,7 +13,7 @@ from torch._functorch import config as functorch_config
 from shiftproof.data.dataset import Split
 from shiftproof.data.domains import DomainBatch
 from shiftproof.data.graphs import GraphBatch, GraphSet
-from shiftproof.data.padding import pad_batches
+from shiftproof.data.padding import pad_batches, room_for
 from shiftproof.methods.base import Batch, Method
 from shiftproof.training.balance import Balance
 
@@ -125,8 +125,7 @@ class ReplayedStepper(EagerStepper):
     trained eagerly after one warning.
     """
 
-    ROOM = 1.15  # slots hold this much more than the largest batch of the first epoch
-    GRAIN = 256  # and are rounded up to this many nodes and edges
+    GRAIN = 64  # slots are rounded up to so many nodes and edges
 
     def __init__(
         self,
@@ -160,7 +159,7 @@ class ReplayedStepper(EagerStepper):
 
     def _graphs(self, ordered: GraphSet, size: int, step: int) -> Iterator[Tensor]:
         if self.room is None:
-            self.room = tuple(self._rounded(count) for count in largest_batch(ordered, size))  # type: ignore[assignment]
+            self.room = tuple(self._rounded(count) for count in room_for(ordered, size))  # type: ignore[assignment]
         padded = pad_batches(ordered, size, *self.room)  # type: ignore[misc]
         for number, fits in enumerate(padded.fits):
             self._refresh(step)
@@ -177,7 +176,7 @@ class ReplayedStepper(EagerStepper):
 
     def _rounded(self, count: int) -> int:
         """The length of a slot for batches of so many nodes or edges."""
-        return -(-(int(self.ROOM * count) + 1) // self.GRAIN) * self.GRAIN
+        return -(-(count + 1) // self.GRAIN) * self.GRAIN
 
     def _rows(self, batches: Iterator[Batch], size: int, step: int) -> Iterator[Tensor]:
         for batch in batches:
@@ -254,7 +253,7 @@ class FusedStepper(ReplayedStepper):
     rounded further up, so that all seeds of a data set share one compiled step.
     """
 
-    ROOM, GRAIN = 1.1, 1024
+    GRAIN = 1024
     compiled: Callable[[Batch], dict[str, Tensor]] | None = None
     fusible = True
 
@@ -280,12 +279,6 @@ def fused_losses(method: Method) -> Callable[[Batch], dict[str, Tensor]]:
         return compiled(method, *_fields(batch))
 
     return losses
-
-
-def largest_batch(graphs: GraphSet, size: int) -> tuple[int, int]:
-    """Nodes and edges of the largest of consecutive batches."""
-    nodes, edges = (max(int(p.sum()) for p in counts.split(size)) for counts in (graphs.sizes, graphs.edge_counts))
-    return nodes, edges
 
 
 def _snapshot(method: Method, optimizer: torch.optim.Optimizer) -> tuple:
