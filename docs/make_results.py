@@ -61,7 +61,7 @@ def _measured(table: Measured) -> list[str]:
         columns = ["data", "method", panel.title, "seeds", *(["printed", "difference", "within"] if beside else [])]
         parts.append(_table(columns, (_row(row, beside) for row in panel.rows)))
         if panel.ranks:
-            part = f" {panel.ranked_part}" if panel.ranked_part else ""
+            part = f" ({panel.ranked_part})" if panel.ranked_part else ""
             shown = ", ".join(f"{name} {rank:.2f}" for name, rank in panel.ranks.items())
             parts.append(f"Average ranks{part}: {shown}.")
     return parts

@@ -77,9 +77,11 @@ def test_building_methods_and_recipes_loads_no_library_that_only_a_few_of_them_n
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
 
 
-def test_training_does_without_the_compiler_of_torch() -> None:
+def test_training_does_without_the_compiler_of_torch(tmp_path: Path) -> None:
     """It takes a second to load, and a small run takes no longer than that."""
-    run = "sp.fit('erm', sp.load('spmotif-struc', train_per_class=3, val_per_class=2, test_per_class=2), epochs=1)"
+    data = "sp.load('spmotif-struc', train_per_class=3, val_per_class=2, test_per_class=2)"
+    more = f"epochs=1, device='cpu', out={str(tmp_path)!r}"
+    run = f"sp.fit('erm', {data}, {more}); sp.fit('erm', {data}, resume=True, {more})"
     done = run_python("-c", f"import sys, shiftproof as sp; {run}; print('torch._dynamo' in sys.modules)")
     assert done.stdout.strip() == "False", done.stdout + done.stderr
 

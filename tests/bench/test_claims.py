@@ -153,7 +153,7 @@ def test_a_rival_that_is_ahead_where_it_is_measured_leaves_open_who_is_best():
     assert (behind.verdict, behind.detail) == ("holds", "0.583, next erm 0.500, mean of 2 data sets; without other")
     ahead = best(MINE, (ERM, Pick("rival")))([*TABLE, row("a", "rival", [0.9])])
     assert ahead.verdict == "not tested"
-    assert ahead.detail.endswith("; without rival; rival is ahead on 1 of the 2 data sets")
+    assert ahead.detail.endswith("; without rival; rival is ahead on average over the 1 of 2 that it has")
     assert best(ERM, (MINE, Pick("rival")))([*TABLE, row("a", "rival", [0.9])]).verdict == "does not hold"
 
 

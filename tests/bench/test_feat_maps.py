@@ -1,6 +1,7 @@
 """Maps of where networks look: a shortcut with a known place, shares that can be told apart, a figure of both."""
 
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -111,8 +112,14 @@ def test_collect_takes_what_is_finished_and_trains_nothing(tmp_path, monkeypatch
         feat_maps.map_rows(nothing)
     feat_maps.map_rows(Work(tmp_path, range(1, 2), smoke=True, device="cpu", only=("ERM 150",)))
     rows = feat_maps.map_rows(nothing)
-    assert {(row["method"], row["seeds"]) for row in rows} == {("ERM 2", 1)}
+    assert {(row["method"], *row["of_seeds"]) for row in rows} == {("ERM 2", 1)}
     assert feat_maps.draw_maps(rows, tmp_path / "maps.svg").exists()
+    feat_maps.map_rows(Work(tmp_path, range(1), smoke=True, device="cpu", only=("FeAT 2x150",)))
+    rows = feat_maps.map_rows(nothing)
+    assert {(row["method"], *row["of_seeds"]) for row in rows} == {("ERM 2", 1), ("FeAT 2x2", 0)}
+    assert {row["device"].split(",")[0] for row in rows} == {"cpu"}
+    # images of two seeds would not go together
+    assert {Path(row["drawn"]).parent.parent.name for row in rows if "drawn" in row} == {"seed-0"}
 
 
 def test_only_with_a_word_that_names_no_model_trains_nothing(tmp_path):

@@ -236,7 +236,7 @@ def test_regressions_are_trained_side_by_side_kept_by_validation_and_drawn(tmp_p
     monkeypatch.setattr("shiftproof.bench.pair_extrapolation.SECONDS_BETWEEN_SAVES", 0.0)
     recipe = RECIPES["pair-extrapolation"]
     work = recipe.work(tmp_path, seeds=2, smoke=True, device="cpu", only=["extrapolation:sampling=uniform"])
-    with pytest.raises(ShiftproofError, match="does not hold what was asked for"):
+    with pytest.raises(ShiftproofError, match=r"stack.safetensors is not there, so nothing is finished; ask"):
         extrapolated(replace(work, collect=True))
     rows = extrapolated(work)
     assert [row["seeds"] for row in rows] == [2] * 10
@@ -245,6 +245,8 @@ def test_regressions_are_trained_side_by_side_kept_by_validation_and_drawn(tmp_p
     assert [path.name for path in tmp_path.iterdir()] == ["stack.safetensors"]
     monkeypatch.setattr("shiftproof.bench.pair_extrapolation.Stack", None)  # finished: nothing is trained again
     assert extrapolated(replace(work, collect=True)) == rows
+    with pytest.raises(ShiftproofError, match=r"holds other data sets or seeds \(.*uniform, 2 seeds\); ask for those"):
+        extrapolated(replace(work, collect=True, seeds=range(1)))
     picture = draw_extrapolation(rows, tmp_path / "a.svg")
     assert picture == tmp_path / "a.svg"
     assert "uniform: erm" in words_in(picture)

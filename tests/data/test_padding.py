@@ -99,9 +99,37 @@ def test_slots_hold_the_batches_of_every_epoch_and_not_much_more():
     assert nodes < 1.35 * 32 * float(graphs.sizes.double().mean())
 
 
+def sized(sizes: torch.Tensor) -> GraphSet:
+    """Graphs without edges."""
+    nothing = torch.zeros(len(sizes), dtype=torch.long)
+    return GraphSet.from_parts(sizes, nothing, torch.zeros(2, 0), x=torch.ones(int(sizes.sum()), 1))
+
+
 def test_slots_hold_a_graph_that_is_larger_than_all_others():
-    sizes = torch.tensor([5] * 99 + [10_000])
-    graphs = GraphSet.from_parts(sizes, torch.zeros(100, dtype=torch.long), torch.zeros(2, 0), x=torch.ones(10_495, 1))
-    assert room_for(graphs, 10)[0] >= 10_045
-    assert room_for(graphs, 100) == (10_495, 0)  # all of them: nothing is random
-    assert room_for(graphs, 1000) == (10_495, 0)
+    drawn = torch.randint(10, 40, (2000,), generator=torch.Generator().manual_seed(0))
+    graphs = sized(torch.cat([drawn, torch.tensor([100_000])]))
+    nodes, edges = room_for(graphs, 32)
+    assert 100_600 < nodes < 101_200
+    assert edges == 0
+    order = torch.Generator().manual_seed(1)
+    assert all(max(int(p.sum()) for p in graphs.shuffled(order).sizes.split(32)) <= nodes for _ in range(50))
+
+
+def test_slots_for_all_graphs_at_once_for_one_and_for_none():
+    sizes = torch.randint(1, 60, (133,), generator=torch.Generator().manual_seed(0))
+    for size in (133, 1000):  # nothing is random
+        assert room_for(sized(sizes), size) == (int(sizes.sum()), 0)
+    assert room_for(sized(torch.tensor([7])), 3) == (7, 0)
+    assert room_for(sized(torch.zeros(0, dtype=torch.long)), 3) == (0, 0)
+
+
+def test_slots_of_batches_from_groups_follow_the_groups():
+    """A group that is hardly longer than a batch says little of the other, which is long."""
+    sizes = torch.randint(10, 40, (1200,), generator=torch.Generator().manual_seed(0))
+    groups = [torch.arange(1160), torch.arange(1160, 1200)]
+    nodes, _ = room_for(sized(sizes), 32, groups)
+    order = torch.Generator().manual_seed(1)
+    for _ in range(300):
+        drawn = [group[torch.randperm(len(group), generator=order)[:32]] for group in groups]
+        assert int(sizes[torch.cat(drawn)].sum()) <= nodes
+    assert nodes < 1.35 * 64 * float(sizes.double().mean())

@@ -86,7 +86,7 @@ def better(
 
     def judge(rows: Sequence[Row]) -> Finding:
         first, second = ours.of(rows), than.of(rows)
-        sets = _asked(on, first, second)
+        sets = _asked(on, rows, ours, than)
         missing = [data for data in sets if data not in first or data not in second]
         if everywhere and any(not first[data]["mean"] - second[data]["mean"] > by for data in {*sets} - {*missing}):
             sets, missing = [data for data in sets if data not in missing], []
@@ -113,15 +113,16 @@ def better(
 def best(ours: Pick, among: Sequence[Pick], on: Sequence[str] | None = None) -> Judge:
     """`ours` has the highest average of all; others that are not measured everywhere are named and left out.
 
-    Where one of those is ahead on the data sets that it has, nobody knows.
+    Nobody knows where one of those is ahead on the data sets that it has, or where `ours` lacks data sets.
     """
 
     def judge(rows: Sequence[Row]) -> Finding:
         first = ours.of(rows)
-        sets = _asked(on, first, first)
-        if not sets or any(data not in first for data in sets):
-            return _untested(ours.name, [data for data in sets if data not in first])
-        means, absent, ahead = {}, [], []
+        wanted = _asked(on, rows, ours, *among)
+        sets = [data for data in wanted if data in first]
+        if not sets:
+            return _untested(ours.name, wanted)
+        means, absent, open_ = {}, [], []
         for other in among:
             found = other.of(rows)
             if all(data in found for data in sets):
@@ -130,15 +131,17 @@ def best(ours: Pick, among: Sequence[Pick], on: Sequence[str] | None = None) -> 
             absent.append(other.name)
             gaps = [found[data]["mean"] - first[data]["mean"] for data in sets if data in found]
             if gaps and statistics.fmean(gaps) > 0:
-                ahead.append(f"{other.name} is ahead on {len(gaps)} of the {len(sets)} data sets")
+                open_.append(f"{other.name} is ahead on average over the {len(gaps)} of {len(sets)} that it has")
+        if len(sets) < len(wanted):
+            open_.append(f"{ours.name} not measured on {', '.join(data for data in wanted if data not in first)}")
         if not means:
-            return _untested(f"what {ours.name} is compared with", [])
+            return Finding(UNTESTED, "; ".join([f"nothing is measured wherever {ours.name} is", *open_]))
         rival = max(means, key=lambda name: means[name])
         own = statistics.fmean(first[data]["mean"] for data in sets)
         without = f"; without {', '.join(absent)}" if absent else ""
         detail = f"{own:.3f}, next {rival} {means[rival]:.3f}{_over(sets)}{without}"
-        if ahead and own > means[rival]:
-            return Finding(UNTESTED, "; ".join([detail, *ahead]))
+        if open_ and (own > means[rival] or len(sets) < len(wanted)):
+            return Finding(UNTESTED, "; ".join([detail, *open_]))
         return _found(own > means[rival], detail)
 
     return judge
@@ -149,7 +152,7 @@ def reaches(ours: Pick, on: Sequence[str] | None = None) -> Judge:
 
     def judge(rows: Sequence[Row]) -> Finding:
         found = {data: row for data, row in ours.of(rows).items() if row["published"] is not None}
-        sets = _asked(on, found, found)
+        sets = list(on) if on is not None else list(found)
         missing = [data for data in sets if data not in found]
         if missing or not sets:
             return _untested(ours.name, missing)
@@ -187,8 +190,16 @@ def every(*judges: Judge) -> Judge:
     return judge
 
 
-def _asked(on: Sequence[str] | None, first: Mapping[str, Row], second: Mapping[str, Row]) -> list[str]:
-    return list(on) if on is not None else list(dict.fromkeys([*first, *second]))
+def _asked(on: Sequence[str] | None, rows: Sequence[Row], *picks: Pick) -> list[str]:
+    """The data sets of a claim: where none are named, all that the table has of these metrics under these protocols."""
+    if on is not None:
+        return list(on)
+
+    def kind(row: Row) -> tuple[Any, ...]:
+        return row["metric"], row["split"], row["variant"].get("protocol")
+
+    kinds = {kind(row) for pick in picks for row in pick.of(rows).values()}
+    return list(dict.fromkeys(row["dataset"] for row in rows if row["mean"] is not None and kind(row) in kinds))
 
 
 def _over(sets: Sequence[str]) -> str:

@@ -45,9 +45,13 @@ class Panel:
 
     @property
     def ranked_part(self) -> str:
-        """Over how many of the data sets the ranks are, where they are not over all of them."""
-        sets = {row["dataset"] for row in self.rows if row["mean"] is not None}
-        return "" if len(self.ranked) == len(sets) else f"over {len(self.ranked)} of {len(sets)} data sets"
+        """Over how many of the data sets the ranks are and who is left out, where they are not over the whole table."""
+        measured = [row for row in self.rows if row["mean"] is not None and not label(row).startswith(NOT_RANKED)]
+        sets = {row["dataset"] for row in measured}
+        absent = [name for name in dict.fromkeys(label(row) for row in measured) if name not in self.ranks]
+        without = f"without {', '.join(absent)}" if absent else ""
+        part = "" if len(self.ranked) == len(sets) else f"over {len(self.ranked)} of {len(sets)} data sets"
+        return ", ".join(said for said in (part, without) if said)
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,7 @@ class Comparison:
             "within": self.within,
             "claims": [{"claim": text, **asdict(finding)} for text, finding in self.claims],
             "ranks": {panel.title: dict(panel.ranks) for panel in self.panels},
+            "ranked_on": {panel.title: list(panel.ranked) for panel in self.panels},
             "tests": [{"panel": panel.title, **asdict(test)} for panel in self.panels for test in panel.tests],
         }
 
@@ -133,14 +138,16 @@ def _panel(key: tuple[str, str, str], rows: list[Row], ours: Sequence[str]) -> P
             by_data.setdefault(row["dataset"], {})[label(row)] = row
     tests = [test for data, found in by_data.items() for test in _tests(data, found, ours, sign)]
     names = {name for found in by_data.values() for name in found}
-    rivals = names & {"erm", *ours}  # elsewhere rows are no rivals
-    ranks, ranked = _average_ranks(by_data, sign) if rivals else ({}, ())
+    about = [name for name in ("erm", *ours) if name in names]  # without one of them, rows are no rivals
+    ranks, ranked = _average_ranks(by_data, sign, about) if about else ({}, ())
     return Panel(title, tuple(rows), ranks, ranked, tuple(tests))
 
 
-def _average_ranks(by_data: Mapping[str, Mapping[str, Row]], sign: float) -> tuple[dict[str, float], tuple[str, ...]]:
+def _average_ranks(
+    by_data: Mapping[str, Mapping[str, Row]], sign: float, about: Sequence[str]
+) -> tuple[dict[str, float], tuple[str, ...]]:
     """Mean rank, 1 the best, of methods over data sets that all of them have; ties share their ranks."""
-    methods, sets = _whole_block(by_data)
+    methods, sets = _whole_block(by_data, about)
     if len(methods) < 2:
         return {}, ()
     from scipy.stats import rankdata
@@ -150,19 +157,27 @@ def _average_ranks(by_data: Mapping[str, Mapping[str, Row]], sign: float) -> tup
     return dict(sorted(means.items(), key=lambda entry: entry[1])), sets
 
 
-def _whole_block(by_data: Mapping[str, Mapping[str, Row]]) -> tuple[list[str], tuple[str, ...]]:
-    """Methods and data sets without an empty cell between them: of a table in the making, a large part.
+def _whole_block(by_data: Mapping[str, Mapping[str, Row]], about: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+    """Methods and data sets without an empty cell between them: of a table in the making, as large a part as possible.
 
-    Data sets join in the order of how many methods they have, for as long as that makes the block larger.
+    Of such blocks, of two data sets at least where there are two, the one with most of the methods that it is `about`,
+    and of those the largest. From every data set on, others join that leave most methods.
     """
     fair = {data: [name for name in found if not name.startswith(NOT_RANKED)] for data, found in by_data.items()}
     best: tuple[list[str], tuple[str, ...]] = [], ()
-    left: list[str] | None = None
-    order = sorted(fair, key=lambda data: -len(fair[data]))
-    for number, data in enumerate(order, 1):
-        left = [name for name in (fair[data] if left is None else left) if name in fair[data]]
-        if len(left) >= 2 and len(left) * number >= len(best[0]) * len(best[1]):
-            best = left, tuple(name for name in by_data if name in order[:number])
+    value = (0, 0, 0)
+    for start in fair:
+        methods, left, sets = fair[start], [data for data in fair if data != start], {start}
+        while True:
+            size = (sum(name in about for name in methods), len(methods) * len(sets), len(sets))
+            if len(methods) >= 2 and size[0] and size > value and (len(sets) > 1 or len(fair) == 1):
+                best, value = (methods, tuple(data for data in fair if data in sets)), size
+            if not left:
+                break
+            data = max(left, key=lambda data: sum(name in fair[data] for name in methods))
+            methods = [name for name in methods if name in fair[data]]
+            left.remove(data)
+            sets.add(data)
     return best
 
 

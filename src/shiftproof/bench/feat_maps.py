@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from shiftproof.bench.figures import COLOURS, a_figure
 from shiftproof.bench.recipes import Recipe, Row, Work
-from shiftproof.bench.table import summarise
+from shiftproof.bench.table import join_words, summarise
 from shiftproof.data.corner import regions
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.loading import load
@@ -60,6 +60,7 @@ def digit_cnn() -> tuple[nn.Sequential, nn.Linear]:
 
 
 LAYER = 4  # the ReLU behind the second convolution
+SHARES, MADE = "shares.json", "made.json"
 
 
 def learners(steps: int) -> dict[str, FeAT]:
@@ -74,39 +75,46 @@ def map_rows(work: Work) -> list[Row]:
     """Rows by model, map and region, and the accuracy of every model; a finished model is not trained again."""
     chosen = _asked(work)
     device = pick_device(work.device)
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in chosen}
-    first: dict[str, Path] = {}
+    finished: dict[str, dict[int, Path]] = {name: {} for name in chosen}
     for seed in work.seeds:
         data = None
         for name, learner in chosen.items():
             place = work.folder / f"seed-{seed}" / name.replace(" ", "-")
-            if not (place / "shares.json").exists():
+            if not (place / SHARES).exists():
                 if work.collect:
                     continue
                 data = data or load(_spec(seed, work.smoke)).to(device)
                 learner.seed = seed
                 _train_and_look(learner, data, place, SMOKE_MAPPED if work.smoke else MAPPED)
-            found[name].append(read_json(place / "shares.json", "a table"))
-            first.setdefault(name, place)
-    if not first:
+            finished[name][seed] = place
+    if not any(finished.values()):
         raise ShiftproofError(f"{work.folder} holds no finished model to collect; leave out --collect")
+    # patches are coloured by the seed, so the figure shows one, that which most models have
+    shown = max(work.seeds, key=lambda seed: sum(seed in places for places in finished.values()))
+    return [row for name, places in finished.items() if places for row in _rows_of(name, places, shown)]
+
+
+def _rows_of(name: str, places: Mapping[int, Path], shown: int) -> list[Row]:
+    """The rows of one model over its seeds."""
+    found = [read_json(place / SHARES, "a table") for place in places.values()]
+    made = [read_json(place / MADE, "a table")["device"] for place in places.values() if (place / MADE).exists()]
     rows = []
-    for name, values in found.items():
-        for metric in values[0] if values else ():
-            row: Row = {
-                "dataset": DATA,
-                "method": name,
-                "variant": {},
-                "metric": metric,
-                "split": "test",
-                "selection": "last",
-                **summarise([each[metric] for each in values]),
-                "device": device_name(device),
-                "published": None,
-            }
-            if metric == "grad_cam in digit":
-                row["drawn"] = str(first[name] / "maps.safetensors")
-            rows.append(row)
+    for metric in found[0]:
+        row: Row = {
+            "dataset": DATA,
+            "method": name,
+            "variant": {},
+            "metric": metric,
+            "split": "test",
+            "selection": "last",
+            **summarise([each[metric] for each in found]),
+            "of_seeds": list(places),
+            "device": join_words(made) if made else "not recorded",
+            "published": None,
+        }
+        if metric == "grad_cam in digit" and shown in places:
+            row["drawn"] = str(places[shown] / "maps.safetensors")
+        rows.append(row)
     return rows
 
 
@@ -139,7 +147,8 @@ def _train_and_look(learner: FeAT, data: Dataset, place: Path, mapped: int) -> N
             shares[f"{kind} in {region}"] = float(share_in_region(values, mask).mean())
     shown = {"x": x[:SHOWN], **{kind: values[:SHOWN] for kind, values in maps.items()}}
     write_tensors(place / "maps.safetensors", {k: v.detach().cpu().contiguous() for k, v in shown.items()}, {})
-    write_json(place / "shares.json", shares)
+    write_json(place / MADE, {"device": device_name(data.train.device)})
+    write_json(place / SHARES, shares)  # last: what has it is finished
 
 
 def maps_of(model: nn.Module, layer: nn.Module, x: Tensor) -> Mapping[str, Tensor]:

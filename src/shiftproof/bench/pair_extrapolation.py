@@ -87,12 +87,16 @@ def _plan(seeds: Sequence[int], data: int = 0) -> dict[str, list[Member]]:
 
 def _trained(names: Sequence[str], work: Work, path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The best weights of every run and what was measured of them; from the file where that is finished."""
+    note_of = ""
     if path.exists():
         found, note = read_tensors(path, "a table")
-        if note.pop("of") == [list(names), list(work.seeds)]:
+        of = note.pop("of")
+        if of == [list(names), list(work.seeds)]:
             return found, note
+        note_of = f"{', '.join(of[0])}, {len(of[1])} seeds"
     if work.collect:
-        raise ShiftproofError(f"{path} does not hold what was asked for, finished; leave out --collect")
+        of = f"holds other data sets or seeds ({note_of})" if note_of else "is not there, so nothing is finished"
+        raise ShiftproofError(f"{path} {of}; ask for those, or leave out --collect")
     epochs = SMOKE_EPOCHS if work.smoke else EPOCHS
     one = min(PHASE_ONE, epochs // 2)
     device = pick_device(work.device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from shiftproof.data.graphs import GraphBatch, GraphSet
 
-DEVIATIONS = 4.5  # of the nodes of random batches, that a slot holds more than their mean
+DEVIATIONS = 4.5  # of a random batch, that a slot holds more than the mean
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,19 +126,28 @@ def _pointers(graphs: GraphSet, size: int, count: int, node_bounds: Tensor, devi
     return (rows - node_bounds[:-1, None]).to(device)
 
 
-def room_for(graphs: GraphSet, size: int) -> tuple[int, int]:
-    """Nodes and edges that hardly any batch of so many graphs exceeds, however they are shuffled.
+def room_for(graphs: GraphSet, size: int, groups: Sequence[Tensor] | None = None) -> tuple[int, int]:
+    """Nodes and edges that hardly any random batch of so many graphs exceeds, nor any of those as they are in order.
 
-    None of the batches as they are does. Others are random sums, of which one in 300,000 is `DEVIATIONS` above the mean
-    where graphs are not too unequal.
+    A batch has `size` graphs of each of the `groups` (their numbers), where there are some. It may hold the largest
+    graph of all; the others are a random sum, which is `DEVIATIONS` above its mean once in 300,000 batches where they
+    are not too unequal.
     """
-    nodes, edges = (_room(counts.double(), size) for counts in (graphs.sizes, graphs.edge_counts))
+    nodes, edges = (
+        _room([counts] if groups is None else [counts[group.to(counts.device)] for group in groups], size)
+        for counts in (graphs.sizes.double(), graphs.edge_counts.double())
+    )
     return nodes, edges
 
 
-def _room(counts: Tensor, size: int) -> int:
-    size = min(size, len(counts))
-    largest = max(float(part.sum()) for part in counts.split(size))
-    apart = (size * (1 - size / len(counts))) ** 0.5  # all graphs at once have the same sum in every order
-    spread = float(counts.std(correction=0)) * apart
-    return math.ceil(max(largest, size * float(counts.mean()) + DEVIATIONS * spread))
+def _room(counts: Sequence[Tensor], size: int) -> int:
+    mean = variance = largest = 0.0
+    for one in counts:
+        if len(one) <= size:  # all of them, in every batch
+            mean, largest = mean + float(one.sum()), largest + float(one.sum())
+            continue
+        largest += max(float(part.sum()) for part in one.split(size))
+        others = one.sort().values[:-1]
+        mean += float(one.max()) + (size - 1) * float(others.mean())
+        variance += (size - 1) * (1 - (size - 1) / len(others)) * float(others.var(correction=0))
+    return math.ceil(max(largest, mean + DEVIATIONS * math.sqrt(variance)) - 1e-6)

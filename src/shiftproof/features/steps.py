@@ -150,7 +150,7 @@ class ReplayedSteps(RoundSteps):
             rows = torch.stack([order[:cut].view(passes, -1) for order in batches.orders], 1).flatten()
             ordered = data[rows]
             if self.room is None:
-                nodes, edges = room_for(ordered, size)
+                nodes, edges = room_for(data, batches.size, batches.groups)
                 self.room = nodes + 1, edges + 1
             self.laid = pad_batches(ordered, size, *self.room)
         if self.buffer is None:

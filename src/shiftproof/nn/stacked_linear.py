@@ -29,7 +29,7 @@ class WholeLinear(TorchFunctionMode):
 
 
 def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    if input.dim() < 2 or weight.dim() != 2:
+    if input.dim() < 2 or weight.dim() != 2 or torch.is_autocast_enabled(input.device.type):
         return F.linear(input, weight, bias)
     out = _Linear.apply(input.flatten(0, -2), weight, bias)
     return out if input.dim() == 2 else out.unflatten(0, input.shape[:-1])  # type: ignore[union-attr]

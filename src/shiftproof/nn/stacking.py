@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 _members = 0  # a plain number, because torch.compile can read it
-_numbered: list[tuple[Tensor, int, Tensor]] = []  # what was numbered anew for this stack, which every layer asks for
+# indices that were numbered anew for this stack, with their version and size: every layer asks for the same
+_numbered: list[tuple[Tensor, int, int, Tensor]] = []
 
 
 @contextmanager
@@ -52,14 +53,16 @@ def members_first(count: int, dims: tuple[int | None, ...], *values: Tensor) -> 
 
 def numbered_apart(index: Tensor, size: int) -> Tensor:
     """Numbers below `size` of every network, `[networks, n]`, as numbers of one list of them all."""
-    for known, of_size, found in _numbered:
-        if known is index and of_size == size:
+    kept = stacked() and not index.is_inference()  # of an inference tensor nobody knows whether it was written to
+    version = index._version if kept else 0
+    for known, of_version, of_size, found in _numbered:
+        if known is index and (of_version, of_size) == (version, size):
             return found
     step = max(size, 1)
     first = torch.arange(0, len(index) * step, step, device=index.device)
     found = (index + first.unsqueeze(1)).flatten()
-    if stacked():
-        _numbered.append((index, size, found))
+    if kept:
+        _numbered.append((index, version, size, found))
     return found
 
 

@@ -69,8 +69,11 @@ class LeanAdam(torch.optim.Adam):
             maximize=False,
         )
 
+    def state_dict(self) -> dict[str, Any]:
+        return _without_compiler(torch.optim.Adam.state_dict)(self)
+
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        super().load_state_dict(state_dict)
+        _without_compiler(torch.optim.Adam.load_state_dict)(self, state_dict)
         self._moving = []
 
     def _collect(self, moving: list[nn.Parameter]) -> None:
@@ -86,7 +89,9 @@ class LeanAdam(torch.optim.Adam):
 
 
 def _without_compiler(method: Callable[..., Any]) -> Callable[..., Any]:
-    return getattr(method, "__wrapped__", method)
+    """A method of torch's without what `torch._compile` has put around it; somebody else's wrapper stays."""
+    theirs = getattr(method, "__globals__", {}).get("__name__") == "torch._compile"
+    return getattr(method, "__wrapped__", method) if theirs else method
 
 
 def make_optimizer(trainer: Trainer, parameters: list[nn.Parameter], step: int) -> torch.optim.Optimizer:
