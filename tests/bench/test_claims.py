@@ -157,6 +157,33 @@ def test_a_rival_that_is_ahead_where_it_is_measured_leaves_open_who_is_best():
     assert best(ERM, (MINE, Pick("rival")))([*TABLE, row("a", "rival", [0.9])]).verdict == "does not hold"
 
 
+def test_data_sets_that_the_table_has_and_neither_side_does_leave_an_average_open():
+    rows = [*TABLE, row("c", "other", [0.5])]
+    found = better(MINE, ERM)(rows)
+    assert found.verdict == "not tested"
+    assert found.detail.startswith("mine and erm are not both measured on c; elsewhere 0.583 against 0.500")
+    found = best(MINE, (ERM, Pick("other")))(rows)
+    assert (found.verdict, found.detail) == (
+        "not tested",
+        "0.583, next erm 0.500, mean of 2 data sets; without other; mine not measured on c",
+    )
+    assert best(Pick("other"), (MINE, ERM))(rows).verdict == "not tested"
+    elsewhere = row("c", "other", [0.5], protocol="another")
+    assert better(MINE, ERM)([*TABLE, elsewhere]).verdict == "holds"
+
+
+def test_the_ranked_part_is_the_largest_with_what_the_table_is_about():
+    rows = [row(data, name, [n]) for data in "bcd" for n, name in enumerate(("erm", "x", "y", "z"))]
+    rows = [*(row("a", name, [n]) for n, name in enumerate("mnopq")), *rows]
+    (panel,) = compare(rows).panels
+    assert (set(panel.ranks), panel.ranked) == ({"erm", "x", "y", "z"}, ("b", "c", "d"))
+    assert panel.ranked_part == "over 3 of 4 data sets, without m, n, o, p, q"
+    few = [row(data, name, [n]) for data in "bc" for n, name in enumerate(("erm", "mine"))]
+    (panel,) = compare([*rows, *few], ours=("mine",)).panels
+    assert (set(panel.ranks), panel.ranked) == ({"erm", "x", "y", "z", "mine"}, ("b", "c"))
+    assert compare([row("a", "x", [1]), row("b", "y", [1])], ours=("x",)).panels[0].ranks == {}
+
+
 def test_ranks_of_a_table_in_the_making_are_over_the_data_sets_that_most_methods_have():
     methods = ("erm", "x", "y", "z")
     rows = [row(data, name, [0.1 * n]) for data in "ab" for n, name in enumerate(methods)]
