@@ -14,11 +14,12 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from shiftproof.nn import norm_kernel, statistics_kernel, weighted_sum_kernel
+from shiftproof.nn.sample_norm import NARROW, WIDE
 
 NUMBERS = ("stride", "sample", "samples", "statistic", "rows")
 FLAGS = ("WEIGHTED", "DELETE", "PADDED", "OF_ROWS", "OF_WEIGHT", "ADDED", "RELU", "ITSELF", "OF_EDGE", "AFFINE")
 ALWAYS = dict.fromkeys(FLAGS, True) | dict(WIDTH=80, BLOCK=128, LEAST=1e-5, MEAN=0, MIN=1, MAX=2, STD=3, SUM=4)
-ALWAYS |= dict(OF_EDGES=False, SHARED=False, CHANNELS=80, ROWS=128, COLS=16, EPS=1e-5)
+ALWAYS |= dict(OF_EDGES=False, SHARED=False, CHANNELS=80, EPS=1e-5)
 
 
 def kind_of(name):
@@ -37,14 +38,15 @@ def build(kernel, **more):
     assert "st.global" in built.asm["ptx"]
 
 
-for tile in (1, 4):
+for tile in (1, 2):
     build(statistics_kernel.forward, PART=1, TILE=tile)
     for kernel in ("forward", "backward_to_nodes", "backward_to_edges"):
         build(getattr(weighted_sum_kernel, kernel), TILE=tile)
 for part in range(3):
-    build(statistics_kernel.backward, PART=part, TILE=4, SHARED=part == 2)
-build(norm_kernel.forward, WIDTH=6400)
-build(norm_kernel.backward, WIDTH=6400)
+    build(statistics_kernel.backward, PART=part, TILE=2, SHARED=part == 2)
+for width, (rows, cols) in ((6400, WIDE), (80, NARROW)):
+    build(norm_kernel.forward, WIDTH=width, ROWS=rows, COLS=cols)
+    build(norm_kernel.backward, WIDTH=width, ROWS=rows, COLS=cols)
 """
 
 

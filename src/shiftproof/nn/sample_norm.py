@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from shiftproof.nn.stacking import as_one_list
+
 WIDE, NARROW = (128, 16), (512, 8)  # rows and columns of a program: of many columns, and of few
 WARPS = 8
 ENOUGH = 128  # programs that keep a GPU busy
@@ -72,7 +74,7 @@ class _Norm(torch.autograd.Function):
 
         x, weight, bias, mask, count, mean, var = ctx.saved_tensors
         if grads[0] is None:
-            return None, None, None, None, None, None, None
+            return (None,) * 7
         if torch.is_grad_enabled():  # somebody differentiates twice
             inputs = [value for value, asked in zip((x, weight, bias), ctx.needs_input_grad, strict=False) if asked]
             again = _plainly(x, weight, bias, mask, ctx.eps, ctx.relu)
@@ -94,14 +96,7 @@ class _Norm(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: tuple, *inputs: Any) -> tuple:
         *tensors, eps, relu = inputs
-
-        def merged(value: Tensor | None, dim: int | None) -> Tensor | None:
-            if value is None:
-                return None
-            whole = value.expand(info.batch_size, *value.shape) if dim is None else value.movedim(dim, 0)
-            return whole.flatten(0, 1)
-
-        found = _Norm.apply(*(merged(value, dim) for value, dim in zip(tensors, in_dims, strict=False)), eps, relu)
+        found = _Norm.apply(*as_one_list(info.batch_size, in_dims, tensors, {}), eps, relu)
         return tuple(value.unflatten(0, (info.batch_size, -1)) for value in found), (0, 0, 0)  # type: ignore[union-attr]
 
 
