@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from types import SimpleNamespace
 
 import pytest
@@ -43,17 +44,23 @@ def coins() -> torch.Tensor:
 
 
 def both_ways(monkeypatch, conv, x, weight, edge=None, mask=None):
-    """Outcome and gradients with the kernels and without."""
-    inputs = [value for value in (x, weight, edge, *conv.parameters()) if value is not None and value.requires_grad]
+    """Outcome and gradients with the kernels, and with torch's own operations in double precision."""
     found = []
-    for serves in (True, False):
+    for serves, dtype in ((True, torch.float32), (False, torch.float64)):
         monkeypatch.setattr(convs, "kernel_serves", lambda x, serves=serves: serves)
         # blocks are the way of samples on a CPU, padded or not
         monkeypatch.setattr(WeightedPNAConv, "in_blocks", lambda *_: False)
-        out = conv(x, Wiring(EDGES, NODES, mask), weight, edge)
+        layer = deepcopy(conv).to(dtype)
+        given = [None if value is None else value.detach().to(dtype) for value in (x, weight, edge)]
+        for own, value in zip(given, (x, weight, edge), strict=True):
+            if own is not None:
+                own.requires_grad_(value.requires_grad)
+        inputs = [value for value in (*given, *layer.parameters()) if value is not None and value.requires_grad]
+        out = layer(given[0], Wiring(EDGES, NODES, mask), *given[1:])
         out = out if mask is None else out[mask]
-        into = drawn(*out.shape, seed=7)
-        found.append((out, torch.autograd.grad((out * into).sum(), inputs, allow_unused=True, materialize_grads=True)))
+        into = drawn(*out.shape, seed=7).to(dtype)
+        slopes = torch.autograd.grad((out * into).sum(), inputs, allow_unused=True, materialize_grads=True)
+        found.append((out.float(), [slope.float() for slope in slopes]))
     return found
 
 
@@ -90,6 +97,13 @@ def test_messages_that_tie_share_the_gradient_of_an_extreme(kernels, monkeypatch
     conv = WeightedPNAConv(WIDTH, OUT, 2, ("min", "max", "mean")).to(DEVICE)
     x = drawn(1, WIDTH, seed=0).repeat(NODES, 1).requires_grad_()
     assert_same(both_ways(monkeypatch, conv, x, coins().requires_grad_(), numbers(COUNT, 2, seed=3)))
+
+
+def test_messages_that_are_nearly_equal_keep_the_slope_of_their_deviation(kernels, monkeypatch):
+    """E[m²] - E[m]² would leave nothing of a variance that is a millionth of the square."""
+    conv = WeightedPNAConv(WIDTH, OUT, None, ("std",)).to(DEVICE)
+    x = (5 + drawn(NODES, WIDTH, seed=0) / 200).requires_grad_()
+    assert_same(both_ways(monkeypatch, conv, x, None))
 
 
 def test_rows_of_each_sample_without_weights_or_with_the_same_for_all(kernels, monkeypatch):

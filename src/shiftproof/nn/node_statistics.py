@@ -294,6 +294,7 @@ class _Launch:
             "PADDED": self.real is not None,
             "LEAST": LEAST_VARIANCE,
             "num_warps": warps_of(self.tile * block),
+            "enable_fp_fusion": False,  # w·h - mean at once would not be zero for a single message
             **places,
         }
 

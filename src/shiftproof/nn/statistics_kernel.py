@@ -56,9 +56,14 @@ def _arriving(
     some, cols, inside, TILE: tl.constexpr, BLOCK: tl.constexpr, PART: tl.constexpr, WEIGHTED: tl.constexpr,
     DELETE: tl.constexpr, TIES: tl.constexpr,
 ):  # fmt: skip
-    """Count, sum, sum of squares and extremes of the messages, and how many of them tie for each."""
+    """Count, sum, mean, variance and extremes of the messages, and how many of them tie for each.
+
+    The variance is that of the messages so far, carried on with each (Welford): E[m²] - E[m]² would lose the variance
+    of messages that are nearly equal, and with it the slope of their deviation.
+    """
     total = tl.zeros([TILE, BLOCK], tl.float32)
-    square = tl.zeros([TILE, BLOCK], tl.float32)
+    mean = tl.zeros([TILE, BLOCK], tl.float32)
+    apart = tl.zeros([TILE, BLOCK], tl.float32)
     low = tl.full([TILE, BLOCK], float("inf"), tl.float32)
     high = tl.full([TILE, BLOCK], float("-inf"), tl.float32)
     lowest = tl.zeros([TILE, BLOCK], tl.float32)
@@ -73,7 +78,9 @@ def _arriving(
             one = one * w
         count += present
         total += one
-        square += one * one
+        off = one - mean
+        mean += off * (present / tl.maximum(count, 1.0))
+        apart += off * (one - mean) * present
         if TIES:
             fewer = tl.where(one < low, 1.0, lowest + tl.where(one == low, 1.0, 0.0))
             lowest = tl.where(present > 0, fewer, lowest)
@@ -82,13 +89,8 @@ def _arriving(
         # a message that is not a number shows, as in torch's own extremes
         low = tl.where(present > 0, tl.minimum(low, one, propagate_nan=tl.PropagateNan.ALL), low)
         high = tl.where(present > 0, tl.maximum(high, one, propagate_nan=tl.PropagateNan.ALL), high)
-    return count, total, square, low, high, lowest, highest
-
-
-@triton.jit
-def _variance(count, square, mean):
-    """E[m²] - E[m]²; of a single message 0, which a GPU that multiplies and adds at once would miss by a rounding."""
-    return tl.where(count > 1, square - mean * mean, mean - mean)  # what is not finite stays so
+    variance = tl.maximum(apart / tl.maximum(count, 1.0), 0.0, propagate_nan=tl.PropagateNan.ALL)
+    return count, total, mean, variance, low, high, lowest, highest
 
 
 @triton.jit
@@ -103,21 +105,18 @@ def forward(
     node, samples, some, cols, inside, first, last = program_at(
         start, stop, real, num_samples, WIDTH, TILE, BLOCK, PADDED
     )
-    count, total, square, low, high, _, _ = _arriving(
+    count, total, _, variance, low, high, _, _ = _arriving(
         rows, row_stride, sample_stride, weight, weight_stride, weight_sample, source, order, first, last, node,
         samples, some, cols, inside, TILE, BLOCK, PART, WEIGHTED, DELETE, False,  # pyright: ignore[reportArgumentType]
     )  # fmt: skip
-    arrived = tl.maximum(count, 1.0)
-    mean = total / arrived
     to = out + node * out_stride + samples[:, None] * out_sample + cols[None, :]
     if MEAN >= 0:
-        tl.store(to + MEAN * out_statistic, mean, mask=inside)
+        tl.store(to + MEAN * out_statistic, total / tl.maximum(count, 1.0), mask=inside)
     if MIN >= 0:
         tl.store(to + MIN * out_statistic, tl.where(count > 0, low, 0.0), mask=inside)
     if MAX >= 0:
         tl.store(to + MAX * out_statistic, tl.where(count > 0, high, 0.0), mask=inside)
     if STD >= 0:
-        variance = tl.maximum(_variance(count, square / arrived, mean), 0.0, propagate_nan=tl.PropagateNan.ALL)
         tl.store(to + STD * out_statistic, tl.sqrt(variance + LEAST), mask=inside)
     if SUM >= 0:
         tl.store(to + SUM * out_statistic, total, mask=inside)
@@ -140,22 +139,19 @@ def backward(
     node, samples, some, cols, inside, first, last = program_at(
         start, stop, real, num_samples, WIDTH, TILE, BLOCK, PADDED
     )
-    count, total, square, low, high, lowest, highest = _arriving(
+    count, _, mean, variance, low, high, lowest, highest = _arriving(
         rows, row_stride, sample_stride, weight, weight_stride, weight_sample, source, order, first, last, node,
         samples, some, cols, inside, TILE, BLOCK, PART, WEIGHTED, DELETE, True,  # pyright: ignore[reportArgumentType]
     )  # fmt: skip
     arrived = tl.maximum(count, 1.0)
-    mean = total / arrived
     inward = slope + node * slope_stride + samples[:, None] * slope_sample + cols[None, :]
     alike = tl.zeros([TILE, BLOCK], tl.float32)  # what every message of the node gets
-    steep = tl.zeros([TILE, BLOCK], tl.float32)  # what it gets in proportion to its value
+    steep = tl.zeros([TILE, BLOCK], tl.float32)  # what it gets in proportion to how far it is from the mean
     of_low = tl.zeros([TILE, BLOCK], tl.float32)
     of_high = tl.zeros([TILE, BLOCK], tl.float32)
     if STD >= 0:
-        variance = tl.maximum(_variance(count, square / arrived, mean), 0.0)
         steep = tl.load(inward + STD * slope_statistic, mask=inside, other=0.0) / (arrived * tl.sqrt(variance + LEAST))
         steep = tl.where(variance > 0, steep, 0.0)
-        alike -= steep * mean
     if MEAN >= 0:
         alike += tl.load(inward + MEAN * slope_statistic, mask=inside, other=0.0) / arrived
     if SUM >= 0:
@@ -174,7 +170,7 @@ def backward(
         if WEIGHTED:
             w, present = _weights(weight, weight_stride, weight_sample, edge, samples, some, DELETE)
             one = raw * w
-        pull = alike + steep * one
+        pull = alike + steep * (one - mean)
         extreme = tl.where(one == low, of_low, 0.0) + tl.where(one == high, of_high, 0.0)
         pull += tl.where(present > 0, extreme, 0.0)
         if WEIGHTED:
