@@ -14,6 +14,10 @@ if (
 
 from shiftproof import cli
 
+if "PYTEST_XDIST_WORKER" in os.environ and "OMP_NUM_THREADS" not in os.environ:  # as the Makefile says
+    torch.set_num_threads(1)
+    os.environ |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}  # of the processes that tests start
+
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 
 
