@@ -14,12 +14,12 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from shiftproof.nn import norm_kernel, statistics_kernel, weighted_sum_kernel
+from shiftproof.nn.node_statistics import ROUNDED
 from shiftproof.nn.sample_norm import NARROW, WIDE
 
 NUMBERS = ("stride", "sample", "samples", "statistic", "rows")
 FLAGS = ("WEIGHTED", "DELETE", "PADDED", "OF_ROWS", "OF_WEIGHT", "ADDED", "RELU", "ITSELF", "OF_EDGE", "AFFINE")
 ALWAYS = dict.fromkeys(FLAGS, True) | dict(WIDTH=80, BLOCK=128, LEAST=1e-5, MEAN=0, MIN=1, MAX=2, STD=3, SUM=4)
-ROUNDED = dict(enable_fp_fusion=False)  # the variance of a single message is zero only so
 ALWAYS |= dict(OF_EDGES=False, SHARED=False, CHANNELS=80, EPS=1e-5)
 
 

@@ -23,6 +23,7 @@ STATISTICS = ("mean", "min", "max", "std", "sum")
 MOST_WARPS = 32  # of a program on a GPU
 MOST_IN_TILE = 2  # samples that a program takes at once; with more of them, registers leave few programs on a processor
 NUMBERS_OF_A_WARP = 128  # four a thread
+ROUNDED = {"enable_fp_fusion": False}  # w·h - mean, multiplied and subtracted at once, is not zero for a single message
 
 
 class ByNode(NamedTuple):
@@ -294,7 +295,7 @@ class _Launch:
             "PADDED": self.real is not None,
             "LEAST": LEAST_VARIANCE,
             "num_warps": warps_of(self.tile * block),
-            "enable_fp_fusion": False,  # w·h - mean at once would not be zero for a single message
+            **ROUNDED,
             **places,
         }
 
