@@ -71,7 +71,7 @@ def test_after_an_interruption_no_further_run_is_begun(tmp_path):
     def interrupt() -> None:
         while not jobs[0].finished:
             time.sleep(0.01)
-        while not heard.is_set():  # Python forgets one that comes while it collects garbage
+        while not heard.is_set():  # Python loses one that comes in a callback of its garbage collection
             os.kill(os.getpid(), signal.SIGINT)
             heard.wait(1)
 

@@ -199,6 +199,14 @@ def test_kernels_run_on_the_device_of_their_rows(monkeypatch):
     assert entered == [(NODES, 1, WIDTH)] * 2
 
 
+def test_both_kernels_are_told_to_round_every_product(monkeypatch):
+    told, plain = [], statistics._Launch.constants
+    monkeypatch.setattr(statistics._Launch, "constants", lambda *a: told.append(plain(*a)) or told[-1])
+    x = numbers(NODES, WIDTH)
+    node_statistics(x, None, None, EDGES[0], ByNode.of(EDGES[1], NODES), AGGREGATORS).sum().backward()
+    assert [one["enable_fp_fusion"] for one in told] == [False] * 4  # two parts, forwards and backwards
+
+
 @pytest.mark.filterwarnings("ignore:invalid value")  # what the interpreter says of inf - inf
 @pytest.mark.parametrize("name", AGGREGATORS)
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
