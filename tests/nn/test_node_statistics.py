@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from torch.testing import assert_close
+from ways import take
 
 from shiftproof.errors import ShiftproofError
 from shiftproof.nn import Wiring, convs
@@ -28,7 +29,7 @@ NODES, COUNT = 10, 10
 @pytest.fixture
 def kernels(monkeypatch):
     """Layers that take the kernels, as they would on a GPU."""
-    monkeypatch.setattr(convs, "kernel_serves", lambda x: True)
+    take(monkeypatch, "kernels")
 
 
 def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -46,10 +47,8 @@ def coins() -> torch.Tensor:
 def both_ways(monkeypatch, conv, x, weight, edge=None, mask=None):
     """Outcome and gradients with the kernels, and with torch's own operations in double precision."""
     found = []
-    for serves, dtype in ((True, torch.float32), (False, torch.float64)):
-        monkeypatch.setattr(convs, "kernel_serves", lambda x, serves=serves: serves)
-        # blocks are the way of samples on a CPU, padded or not
-        monkeypatch.setattr(WeightedPNAConv, "in_blocks", lambda *_: False)
+    for way, dtype in (("kernels", torch.float32), ("torch", torch.float64)):
+        take(monkeypatch, way)
         layer = deepcopy(conv).to(dtype)
         given = [None if value is None else value.detach().to(dtype) for value in (x, weight, edge)]
         for own, value in zip(given, (x, weight, edge), strict=True):
@@ -157,10 +156,11 @@ def test_the_gradient_of_a_gradient(kernels, monkeypatch):
         assert_close(ours, theirs, atol=1e-3, rtol=1e-3)
 
 
-def test_on_a_cpu_and_in_double_precision_torch_does_it():
+def test_what_a_pass_over_samples_holds(monkeypatch):
     assert not kernel_serves(torch.zeros(2, 2))
-    assert WeightedPNAConv(WIDTH, OUT).held(torch.zeros(4, 3)) == "rows"
-    assert WeightedPNAConv(WIDTH, OUT).held(torch.zeros(4, 3), torch.ones(2, dtype=torch.bool)) == "messages"
+    for way, held in (("kernels", "statistics"), ("loops", "rows"), ("torch", "messages")):
+        take(monkeypatch, way)
+        assert WeightedPNAConv(WIDTH, OUT).held(torch.zeros(4, 3)) == held
 
 
 ON_GPU = SimpleNamespace(device=torch.device("cuda"), dtype=torch.float32)

@@ -128,7 +128,7 @@ def test_the_gradient_of_a_gradient(kernels):
             out = norm(x, mask, relu=True)
         else:
             given = [norm.weight.unsqueeze(0), norm.bias.unsqueeze(0), mask.unsqueeze(0)]
-            out = sample_norm._plainly(x.flatten(1).unsqueeze(0), *given, norm.eps, True).view(x.shape)
+            out = sample_norm.plain_norm(x.flatten(1).unsqueeze(0), *given, norm.eps, True).view(x.shape)
         (slope,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
         found.append(torch.autograd.grad(slope.square().sum(), [x, *norm.parameters()]))
     for ours, theirs in zip(*found, strict=True):

@@ -7,8 +7,9 @@ from contextlib import suppress
 import pytest
 import torch
 from torch.testing import assert_close
+from ways import take
 
-from shiftproof.nn import Wiring, convs
+from shiftproof.nn import Wiring, convs, sums
 from shiftproof.nn.convs import WeightedGINConv, WeightedPNAConv
 from shiftproof.nn.multilinear import samples_within
 from shiftproof.nn.node_statistics import ByNode
@@ -36,8 +37,8 @@ def compare(monkeypatch, conv, x, weight, edge=None, mask=None) -> None:
     """Outcome and gradients are the same with the kernels and without."""
     inputs = [value for value in (x, weight, edge, *conv.parameters()) if value is not None]
     found = []
-    for serves in (True, False):
-        monkeypatch.setattr(convs, "kernel_serves", lambda x, serves=serves: serves)
+    for way in ("kernels", "torch"):
+        take(monkeypatch, way)
         out = conv(x, Wiring(EDGES, NODES, mask), weight, edge)
         out = out if mask is None else out[mask]
         into = drawn(*out.shape, seed=7)
@@ -59,8 +60,8 @@ def test_a_layer(monkeypatch, options, with_edges, rows):
 
 def test_one_weighting_is_not_the_kernels(monkeypatch):
     """Ordering the edges takes longer than what is saved."""
-    monkeypatch.setattr(convs, "kernel_serves", lambda x: True)
-    monkeypatch.setattr(convs, "sum_of_neighbours", None)
+    take(monkeypatch, "kernels")
+    monkeypatch.setattr(sums, "sum_of_neighbours", None)
     conv = WeightedGINConv(WIDTH, OUT).to(DEVICE)
     for weight in (None, drawn(COUNT)):
         conv(drawn(NODES, WIDTH), EDGES, weight)
@@ -88,10 +89,9 @@ def test_rows_that_do_not_lie_side_by_side(monkeypatch):
     ids=["samples", "edges", "precision"],
 )
 def test_weights_that_do_not_fit_are_not_the_kernels_which_would_not_notice(monkeypatch, layer, weight):
-    monkeypatch.setattr(convs, "kernel_serves", lambda x: True)
-    monkeypatch.setattr(WeightedPNAConv, "in_blocks", lambda *_: False)
-    for name in ("sum_of_neighbours", "sum_of_messages", "node_statistics"):
-        monkeypatch.setattr(convs, name, lambda *_, **__: pytest.fail("a kernel would read what is not there"))
+    take(monkeypatch, "kernels")
+    for module, name in ((sums, "sum_of_neighbours"), (sums, "sum_of_messages"), (convs, "node_statistics")):
+        monkeypatch.setattr(module, name, lambda *_, **__: pytest.fail("a kernel would read what is not there"))
     conv = layer(WIDTH, OUT).to(DEVICE)
     with suppress(RuntimeError):  # torch says what does not fit
         conv(drawn(NODES, SAMPLES, WIDTH), EDGES, weight)
@@ -123,13 +123,12 @@ def test_a_stack_has_the_sums_of_each_network(work, shape):
 
 @pytest.mark.parametrize("shape", [(NODES, WIDTH), (NODES, SAMPLES, WIDTH)], ids=["rows of all", "rows of each"])
 def test_the_gradient_of_a_gradient(monkeypatch, shape):
-    monkeypatch.setattr("shiftproof.nn.fused.plain_operations", lambda: True)  # the others cannot do it
     conv = WeightedGINConv(WIDTH, OUT, 2).to(DEVICE)
     x, weight, edge = numbers(*shape), numbers(COUNT, SAMPLES, seed=1), numbers(COUNT, 2, seed=3)
     mask = torch.arange(NODES, device=DEVICE) < 8
     found = []
-    for serves in (True, False):
-        monkeypatch.setattr(convs, "kernel_serves", lambda x, serves=serves: serves)
+    for way in ("kernels", "torch"):
+        take(monkeypatch, way)
         out = conv(x, Wiring(EDGES, NODES, mask), weight, edge)[mask]
         (slope,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
         found.append(torch.autograd.grad(slope.square().sum(), (x, weight, edge)))
@@ -139,8 +138,8 @@ def test_the_gradient_of_a_gradient(monkeypatch, shape):
 
 def test_a_pass_with_kernels_holds_no_messages(monkeypatch):
     conv, weight = WeightedGINConv(WIDTH, OUT), torch.zeros(COUNT, SAMPLES)
-    assert conv.held(weight) == "messages"
-    monkeypatch.setattr(convs, "kernel_serves", lambda x: True)
-    assert conv.held(weight) == "rows"
+    for way, held in (("torch", "messages"), ("kernels", "rows"), ("loops", "rows")):
+        take(monkeypatch, way)
+        assert conv.held(weight) == held
     sizes = 1e6, 100, 800, 16, 2, "gin"
     assert samples_within(*sizes, "rows") > 2 * samples_within(*sizes, "messages")

@@ -145,7 +145,7 @@ class GMTSimulated(GSAT):
         encoder = self.featurizer.encoder
         sizes = batch.num_nodes, batch.num_edges, encoder.out_channels, len(encoder.convs), encoder.conv
         layers = (conv for conv in encoder.convs if isinstance(conv, WeightedGINConv | WeightedPNAConv))
-        held = next((conv.held(weight, batch.node_mask) for conv in layers), "messages")
+        held = next((conv.held(weight) for conv in layers), "messages")
         chunk = samples_within(self.memory, *sizes, held)
         return in_chunks(lambda part: self.classify(batch, part), weight, chunk, self.featurizer)
 

@@ -9,21 +9,20 @@ Weights `[E, t]` send `t` weightings through in one pass: node rows are then `[N
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeGuard
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shiftproof.errors import ShiftproofError, unknown
-from shiftproof.nn.fused import add_weighted, add_weighted_neighbours
-from shiftproof.nn.message_statistics import mapped_statistics
+from shiftproof.nn.cpu_statistics import mapped_statistics
+from shiftproof.nn.edge_rows import EdgeRows
 from shiftproof.nn.node_statistics import STATISTICS as AGGREGATORS
 from shiftproof.nn.node_statistics import kernel_serves, node_statistics, statistics_of
 from shiftproof.nn.norms import NodeBatchNorm, norm_relu
+from shiftproof.nn.on_cpu import loops_serve
 from shiftproof.nn.segment import take_rows
-from shiftproof.nn.stacking import plain_operations
-from shiftproof.nn.weighted_sum import sum_of_messages, sum_of_neighbours
+from shiftproof.nn.sums import add_messages, add_neighbours, fitting
 from shiftproof.nn.wiring import EdgeWeight, Wiring, as_wiring, per_row, weigh
 
 ZERO_MODES = ("zero_message", "delete")
@@ -37,22 +36,21 @@ class _Conv(nn.Module):
         self.in_channels, self.out_channels, self.edge_dim = in_channels, out_channels, edge_dim
         self.edge_encoder = None if edge_dim is None else nn.Linear(edge_dim, edge_width)
 
-    def encode_edges(self, edge_attr: Tensor | None) -> Tensor | None:
-        if (edge_attr is None) != (self.edge_encoder is None):
-            has, wants = ("no", self.edge_dim) if edge_attr is None else (edge_attr.shape[-1], "no")
+    def encode_edges(self, edge_attr: Tensor | EdgeRows | None) -> EdgeRows | None:
+        if edge_attr is None or self.edge_encoder is None:
+            if edge_attr is self.edge_encoder:
+                return None
+            has, wants = ("no", self.edge_dim) if edge_attr is None else (_width(edge_attr), "no")
             raise ShiftproofError(f"{type(self).__name__} takes {wants} edge features and was given {has}")
-        return None if self.edge_encoder is None else self.edge_encoder(edge_attr)
+        return EdgeRows.of(edge_attr, self.edge_encoder)
 
     def extra_repr(self) -> str:
         edges = "" if self.edge_dim is None else f", edge_dim={self.edge_dim}"
         return f"{self.in_channels}, {self.out_channels}{edges}"
 
 
-def _fitting(weight: EdgeWeight, x: Tensor, wiring: Wiring) -> TypeGuard[Tensor]:
-    """Whether weights are as many as edges and samples and as precise as rows; a kernel would not notice."""
-    if not isinstance(weight, Tensor) or weight.dtype != x.dtype or len(weight) != len(wiring.src):
-        return False
-    return x.dim() == 2 or weight.dim() == 1 or weight.shape[1] == x.shape[1]
+def _width(edge_attr: Tensor | EdgeRows) -> int:
+    return len(edge_attr.matrix) if isinstance(edge_attr, EdgeRows) else edge_attr.shape[-1]
 
 
 class WeightedGCNConv(_Conv):
@@ -69,17 +67,29 @@ class WeightedGCNConv(_Conv):
         self.root = nn.Parameter(torch.randn(out_channels))
 
     def forward(
-        self, x: Tensor, edges: Wiring | Tensor, edge_weight: EdgeWeight | None = None, edge_attr: Tensor | None = None
+        self,
+        x: Tensor,
+        edges: Wiring | Tensor,
+        edge_weight: EdgeWeight | None = None,
+        edge_attr: Tensor | EdgeRows | None = None,
     ) -> Tensor:
         wiring = as_wiring(edges, x)
         x, edge = self.linear(x), self.encode_edges(edge_attr)
         scale = wiring.inv_sqrt_degree
         if edge is None:  # the source's factor is put on before the gather, so that edges cost no multiplication
-            messages = wiring.gather(x.relu() * per_row(scale, x))
+            out = add_neighbours(x.relu() * per_row(scale, x), edge_weight, None, wiring, itself=False, relu=False)
+        elif edge_weight is None or isinstance(edge_weight, Tensor):
+            factor = wiring.gather(scale)
+            weight = (
+                factor.squeeze(1)
+                if edge_weight is None
+                else edge_weight * factor.view(-1, *[1] * (edge_weight.dim() - 1))
+            )
+            out = add_neighbours(x, weight, edge, wiring, itself=False)
         else:
             messages = wiring.gather(x)
-            messages = (messages + per_row(edge, messages)).relu() * per_row(wiring.gather(scale), messages)
-        out = wiring.aggregate(weigh(messages, edge_weight))
+            messages = (messages + per_row(edge.made(), messages)).relu() * per_row(wiring.gather(scale), messages)
+            out = wiring.aggregate(edge_weight(messages))
         kept = (x + self.root).relu() * per_row(wiring.inv_degree, x)
         if kept.dim() < out.dim():
             kept = kept.unsqueeze(1)
@@ -115,51 +125,33 @@ class WeightedGINConv(_Conv):
         self.second = nn.Linear(self.hidden, out_channels)
 
     def forward(
-        self, x: Tensor, edges: Wiring | Tensor, edge_weight: EdgeWeight | None = None, edge_attr: Tensor | None = None
+        self,
+        x: Tensor,
+        edges: Wiring | Tensor,
+        edge_weight: EdgeWeight | None = None,
+        edge_attr: Tensor | EdgeRows | None = None,
     ) -> Tensor:
         wiring = as_wiring(edges, x)
         edge = self.encode_edges(edge_attr)
-        if isinstance(edge_weight, Tensor) and edge_weight.dim() == 2:
-            served = kernel_serves(x) and _fitting(edge_weight, x, wiring)
-            first = self._first_by_kernel if served else self._first_of_samples
-            hidden = first(x, wiring, edge_weight, edge)
+        if isinstance(edge_weight, Tensor) and edge_weight.dim() == 2 and x.dim() == 2:  # samples that share their rows
+            hidden = add_messages(self.first(self._own(x)), self._mapped_messages(x, wiring, edge), edge_weight, wiring)
         else:
-            if edge is None:
-                messages = wiring.gather(x.relu() if self.message_relu else x)
-            else:
-                messages = wiring.gather(x)
-                messages = (messages + per_row(edge, messages)).relu()
-            hidden = self.first(wiring.aggregate(weigh(messages, edge_weight)) + self._own(x))
+            own = None if self.eps is None else self._own(x)
+            relu = self.message_relu or edge is not None
+            hidden = self.first(add_neighbours(x, edge_weight, edge, wiring, own=own, relu=relu))
         return self.second(norm_relu(self.norm, hidden, wiring.real_rows))
 
-    def _first_of_samples(self, x: Tensor, wiring: Wiring, weight: Tensor, edge: Tensor | None) -> Tensor:
-        """The first map of the MLP on `t` weightings, `[N, t, hidden]`; what they share is computed once."""
-        own, relu = self._own(x), self.message_relu or edge is not None
-        if x.dim() == 3:
-            return self.first(add_weighted_neighbours(own, x, weight, wiring.src, wiring.dst, edge=edge, relu=relu))
-        return add_weighted(self.first(own), self._mapped_messages(x, wiring, edge), weight, wiring.dst)
-
-    def _first_by_kernel(self, x: Tensor, wiring: Wiring, weight: Tensor, edge: Tensor | None) -> Tensor:
-        """The same with sums of a kernel, which orders the edges first: that pays for samples alone."""
-        if x.dim() == 2:
-            base, messages = self.first(self._own(x)), self._mapped_messages(x, wiring, edge)
-            return sum_of_messages(base, messages, weight, wiring.dst, wiring.by_node, real=wiring.node_mask)
-        relu = self.message_relu or edge is not None
-        given = x, weight, edge, (wiring.src, wiring.dst), wiring.by_node, wiring.by_source
-        own = None if self.eps is None else self._own(x)
-        return self.first(sum_of_neighbours(*given, own=own, real=wiring.node_mask, relu=relu))
-
-    def _mapped_messages(self, x: Tensor, wiring: Wiring, edge: Tensor | None) -> Tensor:
+    def _mapped_messages(self, x: Tensor, wiring: Wiring, edge: EdgeRows | None) -> Tensor:
         """W m of every edge: W Σ w m = Σ w (W m), and edges are fewer than nodes of all samples."""
-        messages = wiring.gather(x) if edge is None else wiring.gather(x) + edge
+        messages = wiring.gather(x) if edge is None else wiring.gather(x) + edge.made()
         return F.linear(messages.relu() if self.message_relu or edge is not None else messages, self.first.weight)
 
     def _own(self, x: Tensor) -> Tensor:
         return x if self.eps is None else (1 + self.eps) * x
 
-    def held(self, weight: Tensor, node_mask: Tensor | None = None) -> str:
+    def held(self, weight: Tensor) -> str:
         """What a training pass over samples keeps: the "messages" of edges, or the "rows" of nodes alone."""
-        return "rows" if kernel_serves(weight) else "messages"
+        return "rows" if kernel_serves(weight) or loops_serve(weight) else "messages"
 
     def extra_repr(self) -> str:
         shown = f"{super().extra_repr()}, hidden={self.hidden}"
@@ -199,37 +191,36 @@ class WeightedPNAConv(_Conv):
         self.linear = nn.Linear(parts * in_channels * len(self.aggregators), out_channels)
 
     def forward(
-        self, x: Tensor, edges: Wiring | Tensor, edge_weight: EdgeWeight | None = None, edge_attr: Tensor | None = None
+        self,
+        x: Tensor,
+        edges: Wiring | Tensor,
+        edge_weight: EdgeWeight | None = None,
+        edge_attr: Tensor | EdgeRows | None = None,
     ) -> Tensor:
         wiring = as_wiring(edges, x)
         edge = self.encode_edges(edge_attr)
-        if isinstance(edge_weight, Tensor) and self.in_blocks(edge_weight, wiring.node_mask):
-            mapping = self.linear.weight, self.linear.bias, self.aggregators
-            return mapped_statistics(x, edge_weight, wiring.src, wiring.dst, edge, *mapping, wiring.arrivals)
-        if (edge_weight is None or _fitting(edge_weight, x, wiring)) and kernel_serves(x):
-            sources = x, edge_weight, edge, wiring.src, wiring.by_node, self.aggregators
+        if fitting(edge_weight, x, wiring):
             delete = edge_weight is not None and self.zero == "delete"
-            return self.linear(node_statistics(*sources, real=wiring.node_mask, delete=delete))
+            if kernel_serves(x):
+                rows = None if edge is None else edge.made()
+                sources = x, edge_weight, rows, wiring.src, wiring.by_node, self.aggregators
+                return self.linear(node_statistics(*sources, real=wiring.node_mask, delete=delete))
+            mapping = self.linear.weight, self.linear.bias
+            if loops_serve(x, edge_weight, *mapping, *(() if edge is None else edge)):
+                sources = x, edge_weight, edge, wiring.src, wiring.by_node
+                return mapped_statistics(*sources, *mapping, self.aggregators, delete=delete)
         parts = [take_rows(x, wiring.dst), wiring.gather(x)]
         if edge is not None:
-            parts.append(per_row(edge, parts[0]).expand_as(parts[0]))
+            parts.append(per_row(edge.made(), parts[0]).expand_as(parts[0]))
         messages = weigh(torch.cat(parts, -1), edge_weight)
         present = None
         if isinstance(edge_weight, Tensor) and self.zero == "delete":
             present = (edge_weight != 0).view(*edge_weight.shape, *[1] * (messages.dim() - edge_weight.dim()))
         return self.linear(statistics_of(messages, present, wiring.dst, wiring.num_nodes, self.aggregators))
 
-    def in_blocks(self, weight: Tensor, node_mask: Tensor | None = None) -> bool:
-        """Whether samples are gone through block by block, which pays on a CPU.
-
-        Blocks follow the degrees of nodes, which nobody looks at in a padded batch.
-        """
-        several = weight.dim() == 2 and self.zero == "zero_message" and node_mask is None
-        return several and weight.device.type == "cpu" and not plain_operations()
-
-    def held(self, weight: Tensor, node_mask: Tensor | None = None) -> str:
+    def held(self, weight: Tensor) -> str:
         """What a training pass over samples keeps: all "messages", the "statistics" of nodes, or their "rows" alone."""
-        if self.in_blocks(weight, node_mask):
+        if loops_serve(weight):
             return "rows"
         return "statistics" if kernel_serves(weight) else "messages"
 
@@ -249,10 +240,14 @@ class WeightedSGCConv(_Conv):
         self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
 
     def forward(
-        self, x: Tensor, edges: Wiring | Tensor, edge_weight: EdgeWeight | None = None, edge_attr: Tensor | None = None
+        self,
+        x: Tensor,
+        edges: Wiring | Tensor,
+        edge_weight: EdgeWeight | None = None,
+        edge_attr: Tensor | EdgeRows | None = None,
     ) -> Tensor:
         wiring = as_wiring(edges, x)
-        self.encode_edges(edge_attr)
+        self.encode_edges(edge_attr)  # refuses any
         # W is applied before the sum: the same value, and t weightings then share the product in the first layer
-        out = wiring.aggregate(weigh(wiring.gather(self.linear(x)), edge_weight))
+        out = add_neighbours(self.linear(x), edge_weight, None, wiring, itself=False, relu=False)
         return out if self.bias is None else out + self.bias

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shiftproof.data.conformers import POSITIONS
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.nn.convs import WeightedGCNConv, WeightedGINConv, WeightedPNAConv, WeightedSGCConv
-from shiftproof.nn.fused import relu_dropout_
+from shiftproof.nn.dropout import dropout, relu_dropout_
+from shiftproof.nn.edge_rows import EdgeRows
 from shiftproof.nn.norms import NodeBatchNorm, norm_relu
 from shiftproof.nn.point_convs import POINT_CONVS
 from shiftproof.nn.pooling import READOUTS, readout
@@ -114,8 +114,9 @@ class GNNEncoder(nn.Module):
         wiring = Wiring(edge_index, x.shape[0], node_mask, x.dtype)
         last = len(self.convs) - 1
         weighted = range(last + 1) if weighted_layers is None else layer_numbers(weighted_layers, last + 1)
+        edges = edge_attr
         if self.edge_encoder is not None and edge_attr is not None:
-            edge_attr = self.edge_encoder(edge_attr)
+            edges = EdgeRows.of(edge_attr, self.edge_encoder)
         h = self.node_encoder(x)
         for i, conv in enumerate(self.convs):
             if virtual is not None and state is not None and batch is not None:
@@ -124,7 +125,7 @@ class GNNEncoder(nn.Module):
             weight = edge_weight if i in weighted else None
             if weight is not None and not isinstance(weight, Tensor):
                 weight = weight.at(i, h, wiring)
-            out = conv(h, wiring, weight, edge_attr)
+            out = conv(h, wiring, weight, edges)
             residual = self.style == "gmt" and self.conv == "pna"
             if self.norms:
                 norm, real = self.norms[i], wiring.real_rows
@@ -134,7 +135,7 @@ class GNNEncoder(nn.Module):
                 continue
             if residual:
                 out = out + (h if h.dim() == out.dim() else h.unsqueeze(1))
-            h = F.dropout(out, self.dropout, self.training) if self.dropout else out
+            h = dropout(out, self.dropout, self.training)
         return h
 
     def extra_repr(self) -> str:

@@ -5,7 +5,6 @@ Written with torch's own operations, a layer of PNA passes over rows of the size
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Sequence
 from functools import cache
@@ -15,11 +14,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from shiftproof.nn.message_statistics import LEAST_VARIANCE
+from shiftproof.nn.on_cpu import array, indices_serve, kernels_wanted
 from shiftproof.nn.segment import segment_count, segment_max, segment_min, segment_sum
 from shiftproof.nn.stacking import as_one_list
 
 STATISTICS = ("mean", "min", "max", "std", "sum")
+LEAST_VARIANCE = 1e-5  # spec gmt 7.1
 MOST_WARPS = 32  # of a program on a GPU
 MOST_IN_TILE = 2  # samples that a program takes at once; with more of them, registers leave few programs on a processor
 NUMBERS_OF_A_WARP = 128  # four a thread
@@ -35,6 +35,10 @@ class ByNode(NamedTuple):
 
     @classmethod
     def of(cls, dst: Tensor, num_nodes: int) -> ByNode:
+        if indices_serve(dst):
+            from shiftproof.nn.loops import order_by
+
+            return cls(*map(torch.from_numpy, order_by(array(dst), num_nodes)))
         stop = segment_count(dst, num_nodes).cumsum(0)
         start = torch.cat([stop.new_zeros(1), stop[:-1]])
         return cls(torch.sort(dst, stable=True).indices, start, stop)
@@ -88,7 +92,7 @@ def kernel_serves(x: Tensor) -> bool:
 @cache
 def _works_on(device: torch.device) -> bool:
     """Whether kernels are wanted and can be built for a device: Triton needs a C compiler and a GPU that it knows."""
-    if os.environ.get("SHIFTPROOF_KERNELS", "1") == "0" or find_spec("triton") is None:
+    if not kernels_wanted() or find_spec("triton") is None:
         return False
     rows = torch.ones(1, 1, 64, dtype=torch.float32, device=device)
     edge = torch.zeros(1, dtype=torch.long, device=device)  # one edge, from the only node to itself
@@ -166,7 +170,7 @@ class _NodeStatistics(torch.autograd.Function):
         x, weight, edge, src, *by_node, real = ctx.saved_tensors
         if torch.is_grad_enabled():  # somebody differentiates twice
             inputs = [value for value, asked in zip((x, weight, edge), ctx.needs_input_grad, strict=False) if asked]
-            again = _plainly(x, weight, edge, src, ByNode(*by_node), real, ctx.names, ctx.delete)
+            again = plain_statistics(x, weight, edge, src, ByNode(*by_node), real, ctx.names, ctx.delete)
             found = iter(torch.autograd.grad(again, inputs, grad, create_graph=True))
             return *(next(found) if asked else None for asked in ctx.needs_input_grad[:3]), *[None] * 7
         work = _Launch(x, weight, edge, src, tuple(by_node), real, ctx.names, ctx.delete)
@@ -211,7 +215,7 @@ class _NodeStatistics(torch.autograd.Function):
         return found.unflatten(0, (info.batch_size, -1)), 0  # type: ignore[union-attr]
 
 
-def _plainly(
+def plain_statistics(
     x: Tensor,
     weight: Tensor | None,
     edge: Tensor | None,
@@ -221,7 +225,7 @@ def _plainly(
     names: tuple[str, ...],
     delete: bool,
 ) -> Tensor:
-    """What the kernel gives, with torch's own operations."""
+    """What the kernels give, with torch's own operations."""
     places = torch.arange(len(src), device=src.device)
     dst = torch.empty_like(src).scatter(0, by_node.order, torch.searchsorted(by_node.stop, places, right=True))
     kept = slice(None) if real is None else real[dst].nonzero().flatten()

@@ -7,10 +7,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shiftproof.errors import unknown
-from shiftproof.nn.fused import relu_dropout_
+from shiftproof.nn.cpu_norm import loop_over_groups, loop_over_rows, plain_instance_norm
+from shiftproof.nn.dropout import relu_dropout_
 from shiftproof.nn.node_statistics import kernel_serves
+from shiftproof.nn.on_cpu import indices_serve, loops_serve
 from shiftproof.nn.sample_norm import FEWEST_COLUMNS, norm_of_samples
-from shiftproof.nn.segment import segment_count, segment_mean, segment_sum
+from shiftproof.nn.segment import segment_count, segment_sum
 from shiftproof.nn.stacking import members_first, numbered_apart, stacked, stacking
 
 SAMPLES = ("per_sample", "pooled")
@@ -89,7 +91,7 @@ class NodeBatchNorm(nn.BatchNorm1d):
     parallel samples `[N, t, p]`, `samples="per_sample"` normalises each sample by its own statistics and moves the
     running ones `t` times (what a loop over the samples does), `samples="pooled"` takes all `N * t` rows together.
     A single row has mean `x` and variance 0 instead of being an error; no row at all leaves the statistics alone.
-    `relu=True` puts a ReLU behind it, which on a GPU is of the same kernel for samples and in a stack of networks.
+    `relu=True` puts a ReLU behind it, which for samples, and on a GPU in a stack of networks, is of the same kernel.
     """
 
     running_mean: Tensor
@@ -106,9 +108,14 @@ class NodeBatchNorm(nn.BatchNorm1d):
         self.samples = samples
 
     def forward(self, x: Tensor, mask: Tensor | RealRows | None = None, *, relu: bool = False) -> Tensor:
-        several = x.dim() == 3 and self.samples == "per_sample" and x.shape[1] * x.shape[2] >= FEWEST_COLUMNS
-        if (several or (stacked() and x.dim() == 2)) and self.training and len(x) > 0 and kernel_serves(x):
+        several = x.dim() == 3 and self.samples == "per_sample"
+        many = several and x.shape[1] * x.shape[2] >= FEWEST_COLUMNS
+        if (many or (stacked() and x.dim() == 2)) and self.training and len(x) > 0 and kernel_serves(x):
             return self._by_kernel(x, mask, relu)
+        if several and mask is None and self.training and len(x) > 1 and loops_serve(x, self.weight, self.bias):
+            out, mean, var = loop_over_rows(x.flatten(1), self.weight, self.bias, self.eps, relu=relu)
+            self._move(mean, var * len(x) / (len(x) - 1), x.shape[1])
+            return out.view(x.shape)
         out = self._normalise(x, mask)
         return relu_dropout_(out, 0.0, self.training) if relu else out
 
@@ -184,14 +191,8 @@ def norm_relu(norm: nn.Module, x: Tensor, mask: Tensor | RealRows | None = None)
     return relu_dropout_(norm(x, mask), 0.0, norm.training)
 
 
-def _instance_norm(x: Tensor, group: Tensor, num_groups: int, eps: float) -> Tensor:
-    centred = x - segment_mean(x, group, num_groups).index_select(0, group)
-    var = segment_mean(centred.square(), group, num_groups)
-    return centred * (var + eps).rsqrt().index_select(0, group)
-
-
 class _InstanceNorm(torch.autograd.Function):
-    """`_instance_norm` with its backward pass in closed form, half the passes over the rows.
+    """`plain_instance_norm` with its backward pass in closed form, half the passes over the rows.
 
     .. math:: \\partial x = (g - mean_G(g) - y\\, mean_G(g y)) / σ_G
     """
@@ -223,7 +224,7 @@ class _InstanceNorm(torch.autograd.Function):
         grad = grads[0]
         x, group, share, out, scale = ctx.saved_tensors
         if torch.is_grad_enabled():  # somebody differentiates twice
-            again = _instance_norm(x, group, len(share), ctx.eps)
+            again = plain_instance_norm(x, group, len(share), ctx.eps)
             return *torch.autograd.grad(again, x, grad, create_graph=True), None, None, None
         along = segment_sum(grad * out, group, len(share)).mul_(share).index_select(0, group).mul_(out)
         level = segment_sum(grad, group, len(share)).mul_(share).index_select(0, group)
@@ -245,8 +246,10 @@ class GraphInstanceNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(channels)) if affine else None
 
     def forward(self, x: Tensor, group: Tensor, num_groups: int) -> Tensor:
-        if torch.compiler.is_compiling():
-            out = _instance_norm(x, group, num_groups, self.eps)
+        if x.dim() == 2 and loops_serve(x) and indices_serve(group):
+            out = loop_over_groups(x, group, num_groups, self.eps)
+        elif torch.compiler.is_compiling():
+            out = plain_instance_norm(x, group, num_groups, self.eps)
         else:
             out = _InstanceNorm.apply(x, group, num_groups, self.eps)[0]  # type: ignore[index]
         return out if self.weight is None or self.bias is None else torch.addcmul(self.bias, out, self.weight)

@@ -77,7 +77,7 @@ class _Norm(torch.autograd.Function):
             return (None,) * 7
         if torch.is_grad_enabled():  # somebody differentiates twice
             inputs = [value for value, asked in zip((x, weight, bias), ctx.needs_input_grad, strict=False) if asked]
-            again = _plainly(x, weight, bias, mask, ctx.eps, ctx.relu)
+            again = plain_norm(x, weight, bias, mask, ctx.eps, ctx.relu)
             found = iter(torch.autograd.grad(again, inputs, grads[0], create_graph=True))
             return *(next(found) if asked else None for asked in ctx.needs_input_grad[:3]), *[None] * 4
         work = _Launch(x, weight, bias, mask, count, ctx.eps, ctx.relu)
@@ -133,10 +133,10 @@ class _Launch:
         }
 
 
-def _plainly(
+def plain_norm(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, mask: Tensor | None, eps: float, relu: bool
 ) -> Tensor:
-    """What the kernel gives, with torch's own operations."""
+    """What the kernels give, with torch's own operations."""
     real = x.new_ones(x.shape[:2]) if mask is None else mask.to(x.dtype)
     share = (real / real.sum(1, keepdim=True).clamp(min=1)).unsqueeze(-1)
     centred = x - (x * share).sum(1, keepdim=True)

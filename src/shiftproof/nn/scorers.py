@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.nn.dropout import relu_dropout
 from shiftproof.nn.norms import GraphInstanceNorm, NodeBatchNorm
 from shiftproof.nn.segment import take_rows
 
@@ -105,7 +106,7 @@ class _ScoreMLP(nn.Module):
                     )
                 # one group more than graphs: the padding of a padded batch
                 hidden = self.norms[i](hidden, group, num_graphs + 1)
-            hidden = layer(F.dropout(hidden.relu(), self.dropout, self.training))
+            hidden = layer(relu_dropout(hidden, self.dropout, self.training))
         return hidden.squeeze(-1) if self.outputs == 1 else hidden
 
     def extra_repr(self) -> str:

@@ -78,7 +78,7 @@ class _Neighbours(torch.autograd.Function):
         _, of_x, of_weight, of_edge, *_ = ctx.needs_input_grad
         if torch.is_grad_enabled():  # somebody differentiates twice
             inputs = [value for value, asked in ((x, of_x), (weight, of_weight), (edge, of_edge)) if asked]
-            again = _plainly(x if ctx.from_self else None, x, weight, edge, src, dst, real, ctx.relu)
+            again = plain_sum(x if ctx.from_self else None, x, weight, edge, src, dst, real, ctx.relu)
             found = iter(torch.autograd.grad(again, inputs, grad, create_graph=True)) if inputs else iter(())
             return to_own, *(next(found) if asked else None for asked in (of_x, of_weight, of_edge)), *[None] * 10
         rows, grad = whole_rows(x), grad.contiguous()
@@ -154,7 +154,7 @@ class _Messages(torch.autograd.Function):
         if torch.is_grad_enabled():  # somebody differentiates twice
             inputs = [value for value, asked in ((messages, of_messages), (weight, of_weight)) if asked]
             pulls = weight.unsqueeze(-1) * messages.unsqueeze(1)
-            again = _at_nodes(pulls, dst, len(grad), real)
+            again = at_nodes(pulls, dst, len(grad), real)
             found = iter(torch.autograd.grad(again, inputs, grad, create_graph=True)) if inputs else iter(())
             return to_own, *(next(found) if asked else None for asked in (of_messages, of_weight)), *[None] * 5
         rows, grad = whole_rows(messages), grad.contiguous()
@@ -238,24 +238,26 @@ def _sizes(samples: int, width: int) -> dict[str, int]:
     return {"WIDTH": width, "TILE": tile, "BLOCK": block, "num_warps": warps_of(tile * block)}
 
 
-def _plainly(
+def plain_sum(
     own: Tensor | None,
     x: Tensor,
-    weight: Tensor,
+    weight: Tensor | None,
     edge: Tensor | None,
     src: Tensor,
     dst: Tensor,
     real: Tensor | None,
     relu: bool,
 ) -> Tensor:
-    """What the kernel gives, with torch's own operations."""
+    """What the kernels give, with torch's own operations."""
     messages = x.index_select(0, src)
     messages = messages if edge is None else messages + edge.unsqueeze(1)
     messages = messages.relu() if relu else messages
-    summed = _at_nodes(messages * weight.unsqueeze(-1), dst, len(x), real)
+    messages = messages if weight is None else messages * weight.unsqueeze(-1)
+    summed = at_nodes(messages, dst, len(x), real)
     return summed if own is None else own + summed
 
 
-def _at_nodes(messages: Tensor, dst: Tensor, num_nodes: int, real: Tensor | None) -> Tensor:
+def at_nodes(messages: Tensor, dst: Tensor, num_nodes: int, real: Tensor | None) -> Tensor:
+    """The sum of the messages that arrive at each node that is real."""
     summed = segment_sum(messages, dst, num_nodes)
     return summed if real is None else torch.where(real.view(-1, 1, 1), summed, 0)

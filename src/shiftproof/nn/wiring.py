@@ -8,7 +8,6 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from shiftproof.nn.message_statistics import Arrivals
 from shiftproof.nn.node_statistics import ByNode
 from shiftproof.nn.norms import RealRows
 from shiftproof.nn.segment import segment_count, segment_sum, take_rows
@@ -33,7 +32,6 @@ class Wiring:
         self.real_rows = None if node_mask is None else RealRows(node_mask, dtype)
         self.dtype = dtype
         self._known: tuple[Tensor, Tensor, Tensor] | None = None
-        self._arrivals: Arrivals | None = None
         self._by_node: ByNode | None = None
         self._by_source: ByNode | None = None
 
@@ -59,13 +57,6 @@ class Wiring:
             degree = (1 + segment_count(self.src, self.num_nodes, self.dtype)).unsqueeze(1)
             self._known = degree, degree.reciprocal(), degree.rsqrt()
         return self._known
-
-    @property
-    def arrivals(self) -> Arrivals:
-        """The edges in the order in which they arrive at their nodes."""
-        if self._arrivals is None:
-            self._arrivals = Arrivals.of(self.dst, self.num_nodes)
-        return self._arrivals
 
     @property
     def by_node(self) -> ByNode:

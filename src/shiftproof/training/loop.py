@@ -6,7 +6,7 @@ import math
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -21,7 +21,7 @@ from shiftproof.methods.base import Method, Trains
 from shiftproof.training import checkpoint as files
 from shiftproof.training.devices import device_name, pick_device
 from shiftproof.training.identity import commit, config_of, digest, require_same, versions
-from shiftproof.training.memory import forget_peak, peak_bytes
+from shiftproof.training.memory import forget_peak, peak_bytes, reused_memory
 from shiftproof.training.metrics import (
     Predictions,
     all_measures,
@@ -98,7 +98,8 @@ class Loop:
     def reproducibly(self) -> Iterator[None]:
         """Inside, random numbers are those of the run's seed, and operations as repeatable as it asks for.
 
-        Streams, captured steps and the state of random numbers are those of the run's GPU, also where it is the second.
+        On a CPU, memory is reused. Streams, captured steps and the state of random numbers are those of the run's GPU,
+        also where it is the second.
         """
         torch.manual_seed(self.trainer.seed)
         before = torch.are_deterministic_algorithms_enabled()
@@ -107,7 +108,7 @@ class Loop:
         if asked:  # torch loads its compiler to be told so, which takes a second
             torch.use_deterministic_algorithms(True, warn_only=True)
         try:
-            with torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext():
+            with torch.cuda.device(self.device) if self.device.type == "cuda" else reused_memory(self.device):
                 yield
         finally:
             if asked:

@@ -1,11 +1,59 @@
-"""The most memory that a run took."""
+"""The memory of a run: how much it took at most, and that it is not given back with every tensor."""
 
 from __future__ import annotations
 
+import ctypes
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
+
+# what glibc calls them; numbers of bytes that it arrives at by itself in a process with large tensors
+TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4
+USUAL = {MMAP_MAX: 65536, MMAP_THRESHOLD: 32 << 20, TRIM_THRESHOLD: 64 << 20}
+_inside = 0
+
+
+@contextmanager
+def reused_memory(device: torch.device) -> Iterator[None]:
+    """Inside, memory that a tensor gives back stays with the process for the next one, where glibc is asked for it.
+
+    Otherwise the system takes back every large piece at once and hands it out again in zeroed pages of four KiB, which
+    can take longer than the work on it. Whoever has settings of their own in the environment keeps those.
+    """
+    global _inside
+    libc = _glibc() if device.type == "cpu" else None
+    if libc is None:
+        yield
+        return
+    _inside += 1
+    libc.mallopt(MMAP_MAX, 0)
+    libc.mallopt(TRIM_THRESHOLD, -1)
+    try:
+        yield
+    finally:
+        _inside -= 1
+        if not _inside:
+            for name, value in USUAL.items():
+                libc.mallopt(name, value)
+            libc.malloc_trim(0)
+
+
+@cache
+def _glibc() -> Any:
+    """The C library of this process if it is glibc and nobody told it how to handle memory, else None."""
+    if sys.platform != "linux" or any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ):
+        return None
+    try:
+        libc = ctypes.CDLL(None)
+    except OSError:
+        return None
+    return libc if all(hasattr(libc, name) for name in ("gnu_get_libc_version", "mallopt", "malloc_trim")) else None
 
 
 def forget_peak(device: torch.device) -> None:
