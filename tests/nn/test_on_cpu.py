@@ -68,6 +68,7 @@ def test_the_environment_does_without(monkeypatch):
 def test_without_numba_layers_do_the_same(monkeypatch):
     batch = random_graphs(seed=1).whole()
     layer, x = WeightedGINConv(3, 2), torch.randn(batch.num_nodes, 3, generator=seeded(0))
+    monkeypatch.setattr(sums, "WORTH_A_LOOP", 0)
     found = layer(x, batch.edge_index)
     on_cpu._at_hand.cache_clear()
     monkeypatch.setattr(on_cpu, "find_spec", lambda name: None)
@@ -77,6 +78,16 @@ def test_without_numba_layers_do_the_same(monkeypatch):
     finally:
         monkeypatch.undo()
         on_cpu._at_hand.cache_clear()
+
+
+def test_few_messages_are_not_worth_a_loop(monkeypatch):
+    layer, loops = WeightedGINConv(64, 4), []
+    loop = sums.loop_over_neighbours
+    monkeypatch.setattr(sums, "loop_over_neighbours", lambda *given, **more: loops.append(1) or loop(*given, **more))
+    for edges, several in ((100, False), (100, True), (5000, False)):
+        index = torch.randint(0, 50, (2, edges), generator=seeded(0))
+        layer(torch.zeros(50, *([60] if several else []), 64), index, torch.ones(edges, 60) if several else None)
+    assert len(loops) == 2  # of many samples, and of many edges
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 7])

@@ -17,3 +17,4 @@ def take(monkeypatch: pytest.MonkeyPatch, way: Way) -> None:
         if hasattr(module, "kernel_serves"):
             monkeypatch.setattr(module, "kernel_serves", lambda *_: way == "kernels")
         monkeypatch.setattr(module, "loops_serve", lambda *_: way == "loops")
+    monkeypatch.setattr(sums, "WORTH_A_LOOP", 0)

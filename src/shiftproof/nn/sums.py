@@ -18,6 +18,8 @@ from shiftproof.nn.on_cpu import loops_serve
 from shiftproof.nn.weighted_sum import sum_of_messages, sum_of_neighbours
 from shiftproof.nn.wiring import EdgeWeight, Wiring, per_row, weigh
 
+WORTH_A_LOOP = 1 << 18  # numbers in all messages; of fewer, torch's own operations are as fast
+
 
 def add_neighbours(
     x: Tensor,
@@ -39,7 +41,9 @@ def add_neighbours(
             rows = None if edge is None else edge.made()
             given = x, weight, rows, (wiring.src, wiring.dst), wiring.by_node, wiring.by_source
             return sum_of_neighbours(*given, own=own, real=wiring.node_mask, relu=relu)
-        if loops_serve(x, weight, own, *(() if edge is None else edge)):
+        samples = x.shape[1] if x.dim() == 3 else 1 if weight is None or weight.dim() == 1 else weight.shape[1]
+        worth = len(wiring.src) * samples * x.shape[-1] >= WORTH_A_LOOP
+        if worth and loops_serve(x, weight, own, *(() if edge is None else edge)):
             leaving = wiring.by_source if torch.is_grad_enabled() else None
             ends = wiring.src, wiring.dst
             return loop_over_neighbours(
