@@ -108,3 +108,16 @@ def test_a_smoke_run_makes_rows_with_printed_figures(tmp_path):
     assert shown["gsat", ("kl_on",), "edge_auc"] is None
     assert shown["gmt-sam", (), "accuracy"] == {"mean": 0.6009, "std": 0.0557}
     assert all(0 <= row["mean"] <= 1 for row in rows)
+
+
+def test_a_search_shows_what_chooses_and_what_is_judged(tmp_path):
+    recipe = RECIPES["gmt-search"]
+    wanted = [job for job in recipe.jobs(tmp_path / "gmt-search", smoke=True) if job.data == SPMOTIF[2]]
+    jobs = [replace(job, settings={**job.settings, "hidden": 8}) for job in wanted]
+    for _ in run_jobs(on_few_samples(jobs, tmp_path / "data"), style="none"):
+        pass
+    rows = recipe.rows(jobs)
+    shown = [(row["metric"], row["split"], row["published"]) for row in rows[:: len(jobs)]]
+    printed_one = {"mean": 0.7349, "std": 0.0533}
+    assert shown == [("accuracy", "val", None), ("loss", "val", None), ("edge_auc", "test", printed_one)]
+    assert len(rows) == 3 * len(jobs)
