@@ -74,10 +74,29 @@ def test_instance_norm(monkeypatch):
     assert_same(found)
 
 
-def test_columns_far_from_zero_keep_their_variance(monkeypatch):
-    """In single precision: a difference of squares of that precision would leave nothing."""
+@pytest.mark.parametrize(("precision", "far"), [(torch.float32, 1e3), (torch.float64, 1e8)])
+def test_columns_far_from_zero_keep_their_variance(monkeypatch, precision, far):
+    """A difference of squares of that precision would leave nothing."""
     take(monkeypatch, "loops")
-    x = 1000 + torch.randn(400, 2, 4, generator=seeded(0))
-    out = NodeBatchNorm(4)(x).detach()
+    x = far + torch.randn(400, 2, 4, generator=seeded(0), dtype=precision)
+    out = NodeBatchNorm(4).to(precision)(x).detach().float()
     assert_close(out.std(0, correction=0), torch.ones(2, 4), atol=1e-3)
     assert float(out.mean(0).abs().max()) < 1e-2
+
+
+def test_groups_of_fewer_rows_than_there_are_is_an_error_and_not_a_crash(monkeypatch):
+    take(monkeypatch, "loops")
+    with pytest.raises(RuntimeError, match="indices"):
+        GraphInstanceNorm(4)(torch.zeros(5, 4), torch.zeros(2, dtype=torch.long), 1)
+
+
+def test_many_gradients_at_once(monkeypatch):
+    take(monkeypatch, "loops")
+    x = torch.randn(30, 2, 4, generator=seeded(0), dtype=torch.double, requires_grad=True)
+    group = torch.arange(30) // 7
+    samples, instances = NodeBatchNorm(4).double()(x, relu=True), GraphInstanceNorm(4)(x[:, 0], group, 5)
+    for out in (samples, instances):
+        along = torch.randn(3, *out.shape, generator=seeded(1), dtype=torch.double)
+        (found,) = torch.autograd.grad(out, x, along, is_grads_batched=True, retain_graph=True)
+        one_by_one = [torch.autograd.grad(out, x, one, retain_graph=True)[0] for one in along]
+        assert_close(found, torch.stack(one_by_one), atol=1e-10)

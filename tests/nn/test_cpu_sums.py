@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 from families import assert_close, random_graphs, seeded
+from torch.nn.utils import prune
 from ways import take
 
-from shiftproof.nn import WeightedGCNConv, WeightedGINConv, WeightedSGCConv, Wiring, cpu_sums
+from shiftproof.errors import ShiftproofError
+from shiftproof.nn import WeightedGCNConv, WeightedGINConv, WeightedPNAConv, WeightedSGCConv, Wiring, cpu_sums
 from shiftproof.nn.cpu_sums import loop_over_neighbours
 from shiftproof.nn.node_statistics import ByNode
 
@@ -122,8 +124,87 @@ def test_the_gradient_of_a_gradient(monkeypatch, batch, rows):
 @pytest.mark.parametrize("edges", [[[0, 3], [1, 2]], [[0, -1], [1, 2]], [[0, 1], [1, 3]], [[0, 1], [1, -2]]])
 def test_an_edge_to_a_node_that_is_not_there_is_an_error_and_not_a_crash(monkeypatch, edges):
     take(monkeypatch, "loops")
-    with pytest.raises(IndexError, match="an edge names a node that is not there"):
-        WeightedGINConv(WIDTH, OUT)(torch.zeros(3, WIDTH), torch.tensor(edges))
+    for conv in (WeightedGINConv, WeightedPNAConv):
+        with pytest.raises(IndexError, match="an edge names a node that is not there"):
+            conv(WIDTH, OUT)(torch.zeros(3, WIDTH), torch.tensor(edges))
+
+
+@pytest.mark.parametrize("conv", [WeightedGCNConv, WeightedGINConv, WeightedPNAConv])
+def test_rows_that_do_not_fit_are_an_error_and_not_a_crash(monkeypatch, conv):
+    take(monkeypatch, "loops")
+    x, edges = torch.zeros(3, WIDTH), torch.tensor([[0, 1, 2], [1, 2, 0]])
+    with pytest.raises(RuntimeError, match="size"):
+        conv(WIDTH, OUT, 2)(x, edges, None, torch.ones(2, 2))
+    with pytest.raises(ShiftproofError, match="edges have 1 features and not 2"):
+        conv(WIDTH, OUT, 2)(x, edges, None, torch.ones(3, 1))
+    if conv is not WeightedPNAConv:  # which has no row of the node itself that could be missing
+        with pytest.raises(RuntimeError, match="size"):
+            conv(WIDTH, OUT)(x, Wiring(edges, 4))
+
+
+@pytest.mark.parametrize("conv", [WeightedGCNConv, WeightedGINConv, WeightedPNAConv])
+def test_no_samples_at_all(monkeypatch, batch, conv):
+    take(monkeypatch, "loops")
+    weight = torch.ones(batch.num_edges, 0)
+    assert conv(WIDTH, OUT).eval()(torch.zeros(batch.num_nodes, WIDTH), batch.edge_index, weight).shape[1:] == (0, OUT)
+
+
+@pytest.mark.parametrize("features", [0, 2, 7], ids=["no edge features", "few edge features", "edge features"])
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("conv", [WeightedGCNConv, WeightedGINConv, WeightedPNAConv])
+def test_many_gradients_at_once(monkeypatch, batch, conv, rows, features):
+    """As TorchJD asks for them, and as `is_grads_batched` does."""
+    take(monkeypatch, "loops")
+    torch.manual_seed(0)
+    layer = conv(WIDTH, OUT, features or None).double()
+    x, weight = numbers(batch.num_nodes, *ROWS[rows]), numbers(batch.num_edges, SAMPLES, seed=1)
+    edge = numbers(batch.num_edges, features, seed=2).detach() if features else None
+    out = layer(x, batch.edge_index, weight, edge)
+    inputs = x, weight, *layer.parameters()
+    along = torch.randn(2, *out.shape, generator=seeded(3), dtype=torch.double)
+
+    def pull(one, **how):
+        return torch.autograd.grad(out, inputs, one, retain_graph=True, **how)
+
+    wanted = [torch.stack(parts) for parts in zip(*map(pull, along), strict=True)]
+    for found in (torch.vmap(pull)(along), pull(along, is_grads_batched=True)):
+        for a, b in zip(found, wanted, strict=True):
+            assert_close(a, b, atol=1e-9)
+
+
+@pytest.mark.parametrize("conv", [WeightedGCNConv, WeightedGINConv, WeightedPNAConv])
+def test_whoever_hooks_the_map_of_edge_features_is_heard(monkeypatch, batch, conv):
+    take(monkeypatch, "loops")
+    layer = conv(WIDTH, OUT, 2).double()
+    x, edge = numbers(batch.num_nodes, WIDTH), numbers(batch.num_edges, 2, seed=1).detach()
+    assert layer.edge_encoder is not None
+    hook = layer.edge_encoder.register_forward_hook(lambda module, given, rows: torch.zeros_like(rows))
+    hooked = layer(x, batch.edge_index, None, edge)
+    hook.remove()
+    for values in layer.edge_encoder.parameters():
+        torch.nn.init.zeros_(values)
+    assert_close(layer(x, batch.edge_index, None, edge), hooked, atol=1e-10)
+
+
+@pytest.mark.parametrize("part", ["edge_encoder", "linear"])
+def test_pruned_maps_can_be_trained(monkeypatch, batch, part):
+    take(monkeypatch, "loops")
+    layer = WeightedPNAConv(WIDTH, OUT, 2).double()
+    prune.l1_unstructured(getattr(layer, part), "weight", amount=0.5)
+    x, edge = numbers(batch.num_nodes, WIDTH), numbers(batch.num_edges, 2, seed=1).detach()
+    for _ in range(2):
+        layer(x, batch.edge_index, None, edge).sum().backward()
+    assert getattr(layer, part).weight_orig.grad is not None
+
+
+def test_a_backward_pass_inside_autocast(monkeypatch, batch):
+    take(monkeypatch, "loops")
+    layer, x = WeightedPNAConv(WIDTH, OUT), torch.randn(batch.num_nodes, WIDTH, requires_grad=True)
+    out = layer(x, batch.edge_index).sum()
+    (wanted,) = torch.autograd.grad(out, x, retain_graph=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        (found,) = torch.autograd.grad(out, x)
+    assert torch.equal(found, wanted)
 
 
 def test_what_is_not_a_number_shows(monkeypatch, batch):

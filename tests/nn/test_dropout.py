@@ -112,3 +112,37 @@ def test_the_gradient_can_be_differentiated(drop):
 def test_no_rows():
     assert relu_dropout(torch.zeros(0, 4), CHANCE, True).shape == (0, 4)
     assert relu_dropout_(torch.zeros(0, 2, 4), CHANCE, True).shape == (0, 2, 4)
+
+
+@pytest.mark.parametrize("drop", [dropout, relu_dropout, relu_dropout_])
+def test_many_gradients_at_once(drop):
+    x = torch.randn(20, 3, 4, dtype=torch.double, requires_grad=True)
+    out = drop(1 * x, 0.4, True)
+    along = torch.randn(3, *x.shape, dtype=torch.double)
+
+    def pull(one, **how):
+        return torch.autograd.grad(out, x, one, retain_graph=True, **how)[0]
+
+    wanted = torch.stack([pull(one) for one in along])
+    assert_close(torch.vmap(pull)(along), wanted, atol=1e-12)
+    assert_close(pull(along, is_grads_batched=True), wanted, atol=1e-12)
+
+
+@pytest.mark.parametrize("drop", [dropout, relu_dropout, relu_dropout_])
+def test_chances_at_the_end_of_their_range(drop):
+    x = torch.ones(10, 3, 4)
+    assert bool(drop(x.clone(), 1 - 1e-7, True).isfinite().all())
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        drop(x, -0.5, True)
+
+
+def test_a_parameter_is_not_overwritten():
+    x = torch.full((5, 3, 4), -1.0, requires_grad=True)
+    relu_dropout_(x, 0.0, True)
+    assert bool((x == -1).all())
+
+
+def test_a_default_device_is_not_asked(monkeypatch):
+    x = torch.ones(4, 3, 2)
+    with torch.device("meta"):
+        assert dropout(x, 0.5, True).device.type == "cpu"

@@ -5,14 +5,18 @@ from __future__ import annotations
 import multiprocessing
 import subprocess
 import sys
+import threading
+import time
+from types import ModuleType
 
 import pytest
 import torch
 from families import assert_close, random_graphs, seeded
 
+from shiftproof import nn
 from shiftproof.nn import WeightedGCNConv, WeightedGINConv, on_cpu, sums
 from shiftproof.nn.edge_rows import EdgeRows
-from shiftproof.nn.on_cpu import loops_serve, shared_out
+from shiftproof.nn.on_cpu import loops_serve, most_pieces, shared_out
 from shiftproof.nn.stacking import stacking
 
 pytest.importorskip("numba", reason="compiled loops need Numba")
@@ -71,13 +75,34 @@ def test_without_numba_layers_do_the_same(monkeypatch):
     monkeypatch.setattr(sums, "WORTH_A_LOOP", 0)
     found = layer(x, batch.edge_index)
     on_cpu._at_hand.cache_clear()
-    monkeypatch.setattr(on_cpu, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.delitem(sys.modules, "shiftproof.nn.loops", raising=False)
+    monkeypatch.delattr(nn, "loops", raising=False)
     monkeypatch.setattr(sums, "loop_over_neighbours", None)
     try:
         assert_close(layer(x, batch.edge_index), found, atol=1e-5)
     finally:
         monkeypatch.undo()
         on_cpu._at_hand.cache_clear()
+
+
+def test_a_numba_that_cannot_be_loaded_is_said_once_and_done_without(monkeypatch):
+    on_cpu._at_hand.cache_clear()
+    monkeypatch.delitem(sys.modules, "shiftproof.nn.loops", raising=False)
+    monkeypatch.delattr(nn, "loops", raising=False)
+    monkeypatch.setitem(sys.modules, "numba", ModuleType("numba"))  # has nothing in it
+    try:
+        with pytest.warns(UserWarning, match="Numba cannot be used here"):
+            assert not loops_serve(torch.zeros(2))
+        assert not loops_serve(torch.zeros(2))
+    finally:
+        monkeypatch.undo()
+        on_cpu._at_hand.cache_clear()
+
+
+def test_not_inside_autocast():
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not loops_serve(torch.zeros(2))
 
 
 def test_few_messages_are_not_worth_a_loop(monkeypatch):
@@ -95,7 +120,7 @@ def test_threads_share_everything_and_meet_nowhere(monkeypatch, size):
     monkeypatch.setattr(on_cpu, "FEWEST", 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     parts = []
-    shared_out(lambda *part: parts.append(part), size, numbers=1000, pieces=True)
+    shared_out(lambda *part: parts.append(part), size, numbers=1000, pieces=most_pieces(size))
     assert sorted(number for _, first, last in parts for number in range(first, last)) == list(range(size))
     assert sorted(piece for piece, _, _ in parts) == list(range(len(parts)))
     assert len(parts) == min(max(size, 1), 3)
@@ -111,6 +136,24 @@ def test_an_error_of_any_thread_is_raised(monkeypatch):
 
     with pytest.raises(ValueError, match="the last part"):
         shared_out(fails, 9, numbers=1000)
+
+
+def test_all_parts_are_over_when_an_error_is_raised(monkeypatch):
+    monkeypatch.setattr(on_cpu, "FEWEST", 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    over, started = [], threading.Event()
+
+    def loop(first, last):
+        if first == 0:
+            started.wait(10)
+            raise ValueError("the first part")
+        started.set()
+        time.sleep(0.1)
+        over.append(last)
+
+    with pytest.raises(ValueError, match="the first part"):
+        shared_out(loop, 9, numbers=1000)
+    assert over == [9]
 
 
 def _in_a_copy(found) -> None:
@@ -141,6 +184,7 @@ def test_two_maps_of_edge_features_are_one(features):
     rows = EdgeRows.of(EdgeRows.of(edge, first), second)
     assert_close(rows.made(), second(first(edge)), atol=1e-12)
     left, right = rows.factors()
+    assert right is not None
     assert_close(left @ right, rows.made(), atol=1e-12)
     assert rows.width == min(features, 4)
 
@@ -157,3 +201,38 @@ def test_where_nothing_can_be_kept_loops_are_compiled_anew(monkeypatch):
         return 2 * x
 
     assert twice(3) == 6
+
+
+def test_what_is_kept_of_a_loop_is_of_the_files_as_they_are(monkeypatch):
+    from shiftproof.nn import loops
+
+    def twice(x):
+        return 2 * x
+
+    first, same = loops._Kept(twice), loops._Kept(twice)
+    monkeypatch.setattr(loops, "_STAMP", ((0.0, 0),))
+    changed = loops._Kept(twice)
+    assert first._cache_file._source_stamp == same._cache_file._source_stamp != changed._cache_file._source_stamp
+
+
+def test_code_of_other_arguments_is_not_taken_and_a_full_disk_is_no_error(monkeypatch, tmp_path):
+    from numba import int64, njit
+    from numba.core.caching import FunctionCache
+
+    from shiftproof.nn import loops
+
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+
+    def twice(x):
+        return 2 * x
+
+    kept, other = loops._Kept(twice), njit((int64,))(twice).overloads[(int64,)]
+    monkeypatch.setattr(FunctionCache, "load_overload", lambda *_: other)
+    assert kept.load_overload((int64,), None) is other
+    assert kept.load_overload((int64, int64), None) is None
+
+    def full(*_):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(FunctionCache, "save_overload", full)
+    kept.save_overload((int64,), other)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.nn.cpu_statistics import mapped_statistics
-from shiftproof.nn.edge_rows import EdgeRows
+from shiftproof.nn.edge_rows import EdgeRows, only_linear
 from shiftproof.nn.node_statistics import STATISTICS as AGGREGATORS
 from shiftproof.nn.node_statistics import kernel_serves, node_statistics, statistics_of
 from shiftproof.nn.norms import NodeBatchNorm, norm_relu
@@ -50,7 +50,7 @@ class _Conv(nn.Module):
 
 
 def _width(edge_attr: Tensor | EdgeRows) -> int:
-    return len(edge_attr.matrix) if isinstance(edge_attr, EdgeRows) else edge_attr.shape[-1]
+    return edge_attr.columns if isinstance(edge_attr, EdgeRows) else edge_attr.shape[-1]
 
 
 class WeightedGCNConv(_Conv):
@@ -199,16 +199,17 @@ class WeightedPNAConv(_Conv):
     ) -> Tensor:
         wiring = as_wiring(edges, x)
         edge = self.encode_edges(edge_attr)
-        if fitting(edge_weight, x, wiring):
+        if fitting(edge_weight, x, wiring, edge):
             delete = edge_weight is not None and self.zero == "delete"
             if kernel_serves(x):
                 rows = None if edge is None else edge.made()
                 sources = x, edge_weight, rows, wiring.src, wiring.by_node, self.aggregators
                 return self.linear(node_statistics(*sources, real=wiring.node_mask, delete=delete))
-            mapping = self.linear.weight, self.linear.bias
-            if loops_serve(x, edge_weight, *mapping, *(() if edge is None else edge)):
-                sources = x, edge_weight, edge, wiring.src, wiring.by_node
-                return mapped_statistics(*sources, *mapping, self.aggregators, delete=delete)
+            if only_linear(self.linear):
+                mapping = self.linear.weight, self.linear.bias
+                if loops_serve(x, edge_weight, *mapping, *(() if edge is None else edge)):
+                    sources = x, edge_weight, edge, wiring.src, wiring.by_node
+                    return mapped_statistics(*sources, *mapping, self.aggregators, delete=delete)
         parts = [take_rows(x, wiring.dst), wiring.gather(x)]
         if edge is not None:
             parts.append(per_row(edge.made(), parts[0]).expand_as(parts[0]))

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shiftproof.nn.on_cpu import array, shared_out
+from shiftproof.nn.on_cpu import array, gradients, plainly, shared_out
 from shiftproof.nn.sample_norm import plain_norm
 from shiftproof.nn.segment import segment_count, segment_mean
 
@@ -42,7 +42,7 @@ class _Norm(torch.autograd.Function):
         from shiftproof.nn.loops_of_rows import column_moments, normalise
 
         rows, columns = x.shape
-        out = torch.empty(x.shape, dtype=x.dtype)
+        out = x.new_empty(x.shape)
         mean, variance = x.new_empty(columns), x.new_empty(columns)
         shared_out(column_moments, columns, array(x), array(mean), array(variance), numbers=x.numel())
         scale, shift = (variance + eps).rsqrt(), x.new_zeros(columns)
@@ -64,12 +64,13 @@ class _Norm(torch.autograd.Function):
         grad = grads[0]
         if grad is None:
             return (None,) * 5
-        if torch.is_grad_enabled():  # somebody differentiates twice
-            inputs = [value for value, asked in zip((x, weight, bias), ctx.needs_input_grad, strict=False) if asked]
-            affine = (None if value is None else value.unsqueeze(0) for value in (weight, bias))
-            again = plain_norm(x.unsqueeze(0), *affine, mask=None, eps=ctx.eps, relu=ctx.relu).squeeze(0)
-            found = iter(torch.autograd.grad(again, inputs, grad, create_graph=True))
-            return *(next(found) if asked else None for asked in ctx.needs_input_grad[:3]), None, None
+        if plainly(grad):
+
+            def again() -> Tensor:
+                affine = (None if value is None else value.unsqueeze(0) for value in (weight, bias))
+                return plain_norm(x.unsqueeze(0), *affine, mask=None, eps=ctx.eps, relu=ctx.relu).squeeze(0)
+
+            return *gradients(again, (x, weight, bias), ctx.needs_input_grad[:3], grad), None, None
         rows, columns = x.shape
         total, along = x.new_empty(columns), x.new_empty(columns)
         sources = [array(value) for value in (x, mean, grad, out)]
@@ -77,7 +78,7 @@ class _Norm(torch.autograd.Function):
         scale = (variance + ctx.eps).rsqrt()
         factor = scale if weight is None else _of_columns(scale, weight)
         level, slope = factor * total / rows, factor * scale.square() * along / rows
-        to_x = torch.empty(x.shape, dtype=x.dtype)
+        to_x = x.new_empty(x.shape)
         told = (array(value) for value in (factor, level, slope, to_x))
         shared_out(pull_normalised, rows, *sources, *told, numbers=x.numel())
         if weight is None:
@@ -99,7 +100,7 @@ class _GroupNorm(torch.autograd.Function):
         mean, variance = (x.new_empty(num_groups, x.shape[1]) for _ in range(2))
         moments = (array(value) for value in (x, group, share, mean, variance))
         shared_out(group_moments, x.shape[1], *moments, numbers=x.numel())
-        scale, out = variance.add_(eps).rsqrt_(), torch.empty(x.shape, dtype=x.dtype)
+        scale, out = variance.add_(eps).rsqrt_(), x.new_empty(x.shape)
         given = (array(value) for value in (x, group, mean, scale, out))
         shared_out(normalise_groups, len(x), *given, numbers=x.numel())
         ctx.save_for_backward(x, group, share, scale, out)
@@ -111,10 +112,14 @@ class _GroupNorm(torch.autograd.Function):
         from shiftproof.nn.loops_of_rows import pull_group_moments, pull_groups
 
         x, group, share, scale, out = ctx.saved_tensors
-        if torch.is_grad_enabled():  # somebody differentiates twice
-            again = plain_instance_norm(x, group, len(share), ctx.eps)
-            return *torch.autograd.grad(again, x, grad, create_graph=True), None, None, None
-        level, along, to_x = torch.empty_like(scale), torch.empty_like(scale), torch.empty(x.shape, dtype=x.dtype)
+        if plainly(grad):
+            return (
+                *gradients(lambda: plain_instance_norm(x, group, len(share), ctx.eps), (x,), (True,), grad),
+                None,
+                None,
+                None,
+            )
+        level, along, to_x = torch.empty_like(scale), torch.empty_like(scale), x.new_empty(x.shape)
         moments = (array(value) for value in (grad, out, group, share, level, along))
         shared_out(pull_group_moments, x.shape[1], *moments, numbers=x.numel())
         given = (array(value) for value in (grad, out, group, level, along, scale, to_x))

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.amp import custom_bwd, custom_fwd
 
-from shiftproof.nn.cpu_sums import edge_factors
+from shiftproof.nn.cpu_sums import edge_factors, samples_of
 from shiftproof.nn.edge_rows import EdgeRows
 from shiftproof.nn.node_statistics import LEAST_VARIANCE, STATISTICS, ByNode, plain_statistics
-from shiftproof.nn.on_cpu import array, shared_out
+from shiftproof.nn.on_cpu import array, gradients, most_pieces, plainly, shared_out
 
 BLOCK = 1 << 18  # numbers in the statistics of a block: a megabyte, which a core's cache holds
 ONLY_SUM = ("sum",)  # what a node has that one message reaches: all its statistics are that message, but the deviation
@@ -51,6 +52,7 @@ def mapped_statistics(
 
 class _MappedStatistics(torch.autograd.Function):
     @staticmethod
+    @custom_fwd(device_type="cpu")
     def forward(
         ctx: Any,
         x: Tensor,
@@ -79,16 +81,19 @@ class _MappedStatistics(torch.autograd.Function):
         return out
 
     @staticmethod
+    @custom_bwd(device_type="cpu")  # products in the precision of the forward pass
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, edge, edge_map, matrix, bias, src, order, start, stop = ctx.saved_tensors
         names: tuple[str, ...] = ctx.names
-        if torch.is_grad_enabled():  # somebody differentiates twice
-            given, asked = (x, weight, edge, edge_map, matrix, bias), ctx.needs_input_grad[:6]
-            rows = edge if edge_map is None else edge @ edge_map
-            table = plain_statistics(x, weight, rows, src, ByNode(order, start, stop), None, names, ctx.delete)
-            inputs = [value for value, wanted in zip(given, asked, strict=True) if wanted]
-            found = iter(torch.autograd.grad(table @ matrix.T + bias, inputs, grad, create_graph=True))
-            return *(next(found) if wanted else None for wanted in asked), *[None] * 6
+        if plainly(grad):
+
+            def again() -> Tensor:
+                rows = edge if edge_map is None else edge @ edge_map
+                table = plain_statistics(x, weight, rows, src, ByNode(order, start, stop), None, names, ctx.delete)
+                return table @ matrix.T + bias
+
+            given = x, weight, edge, edge_map, matrix, bias
+            return *gradients(again, given, ctx.needs_input_grad[:6], grad), *[None] * 6
         work = _Work(x, weight, edge, edge_map, src, (order, start, stop), ctx.delete)
         mapping = _Mapping(matrix, names)
         slopes = _Slopes(work, *ctx.needs_input_grad[1:4])
@@ -141,7 +146,7 @@ class _Work:
         self.several, self.few = (degree > few).nonzero().squeeze(1), (degree <= few).nonzero().squeeze(1)
         self.one = self.few[degree[self.few] == 1]
         self.x, self.weight, self.edge, self.edge_map = x, weight, edge, edge_map
-        self.samples = max(x.shape[1], 1 if weight is None else weight.shape[1])
+        self.samples = samples_of(x, weight)
         self.width = x.shape[2] * (2 if edge is None else 3)
         self.given = *(array(value) for value in (x, weight, edge, edge_map, src, order, start, stop)), delete
 
@@ -171,10 +176,10 @@ class _Slopes:
 
     def __init__(self, work: _Work, of_weight: bool, of_edge: bool, of_map: bool) -> None:
         def zeros(like: Tensor | None, asked: bool, *more: int) -> Tensor | None:
-            return torch.zeros(*more, *like.shape, dtype=like.dtype) if asked and like is not None else None
+            return like.new_zeros(*more, *like.shape) if asked and like is not None else None
 
-        self.work = work
-        self.x, self.weight = zeros(work.x, True), zeros(work.weight, of_weight, torch.get_num_threads())
+        self.work, self.pieces = work, most_pieces(work.x.shape[2])
+        self.x, self.weight = zeros(work.x, True), zeros(work.weight, of_weight, self.pieces)
         self.edge, self.edge_map = zeros(work.edge, of_edge), zeros(work.edge_map, of_map)
 
     @property
@@ -191,5 +196,5 @@ class _Slopes:
         given = *work.given, *work.told(nodes, names), array(slopes.view(table.shape)), array(table)
         outcome = (array(value) for value in (self.x, self.weight, self.edge, self.edge_map))
         width = work.x.shape[2]
-        shared_out(pull_statistics, width, *given, *outcome, numbers=table.numel(), pieces=True)
+        shared_out(pull_statistics, width, *given, *outcome, numbers=table.numel(), pieces=self.pieces)
         return table.flatten(2)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from shiftproof.nn.edge_rows import EdgeRows
 from shiftproof.nn.node_statistics import ByNode
-from shiftproof.nn.on_cpu import array, shared_out
+from shiftproof.nn.on_cpu import array, gradients, most_pieces, plainly, shared_out
 from shiftproof.nn.weighted_sum import at_nodes, plain_sum
 
 FEW_FEATURES = 4  # of an edge, whose row is then made anew wherever it is needed
@@ -55,6 +55,11 @@ def loop_over_messages(own: Tensor, messages: Tensor, weight: Tensor, dst: Tenso
     return _Messages.apply(own, messages, weight, dst, *arriving)  # type: ignore[return-value]
 
 
+def samples_of(x: Tensor, weight: Tensor | None) -> int:
+    """How many samples rows `[N, t, p]`, or rows `[N, 1, p]` that all share, and weights `[E, t]` are of."""
+    return weight.shape[1] if weight is not None and x.shape[1] == 1 else x.shape[1]
+
+
 class _Neighbours(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -77,7 +82,7 @@ class _Neighbours(torch.autograd.Function):
     ) -> Tensor:
         from shiftproof.nn.loops_of_sums import sum_neighbours
 
-        samples = max(x.shape[1], 1 if weight is None else weight.shape[1])
+        samples = samples_of(x, weight)
         out = x.new_empty(len(x), samples, x.shape[2])
         rows = array(x)
         base = rows if itself else array(own)
@@ -95,24 +100,24 @@ class _Neighbours(torch.autograd.Function):
         x, weight, edge, matrix, src, dst, *leaving = ctx.saved_tensors
         of_own, of_x, of_weight, of_edge, of_matrix, *_ = ctx.needs_input_grad
         to_own = grad if of_own else None
-        if torch.is_grad_enabled():  # somebody differentiates twice
-            given = x, weight, edge, matrix
-            inputs = [value for value, asked in zip(given, ctx.needs_input_grad[1:5], strict=True) if asked]
-            rows = edge if matrix is None else edge @ matrix
-            again = plain_sum(x if ctx.itself else None, x, weight, rows, src, dst, None, ctx.relu)
-            found = iter(torch.autograd.grad(again, inputs, grad, create_graph=True) if inputs else ())
-            return to_own, *(next(found) if asked else None for asked in ctx.needs_input_grad[1:5]), *[None] * 10
+        if plainly(grad):
+
+            def again() -> Tensor:
+                rows = edge if matrix is None else edge @ matrix
+                return plain_sum(x if ctx.itself else None, x, weight, rows, src, dst, None, ctx.relu)
+
+            return to_own, *gradients(again, (x, weight, edge, matrix), ctx.needs_input_grad[1:5], grad), *[None] * 10
         to_x, to_weight, to_edge = (
-            torch.empty(value.shape, dtype=x.dtype) if asked else None
+            x.new_empty(value.shape) if asked else None
             for value, asked in ((x, True), (weight, of_weight), (edge, of_edge and matrix is None))
         )
-        shape = () if matrix is None else matrix.shape
-        to_matrix = torch.zeros(torch.get_num_threads(), *shape, dtype=x.dtype) if of_matrix else None
+        shape, pieces = () if matrix is None else matrix.shape, most_pieces(len(x))
+        to_matrix = x.new_zeros(pieces, *shape) if of_matrix else None
         edges = (array(value) for value in (dst, *leaving))
         given = array(x), array(weight), array(edge), array(matrix), *edges, ctx.relu, ctx.itself, array(grad)
         outcome = (array(value) for value in (to_x, to_weight, to_edge, to_matrix))
         numbers = len(src) * grad[:1].numel()
-        shared_out(pull_neighbours, len(x), *given, *outcome, numbers=numbers, pieces=True)
+        shared_out(pull_neighbours, len(x), *given, *outcome, numbers=numbers, pieces=pieces)
         to_map = None if to_matrix is None else to_matrix.sum(0)
         return to_own, to_x if of_x else None, to_weight, to_edge, to_map, *[None] * 10
 
@@ -135,6 +140,7 @@ class _Messages(torch.autograd.Function):
         given = (array(value) for value in (own, messages, weight, order, start, stop, out))
         shared_out(sum_messages, len(own), *given, numbers=weight.numel() * own.shape[1])
         ctx.save_for_backward(messages, weight, dst)
+        ctx.nodes = len(own)
         return out
 
     @staticmethod
@@ -144,11 +150,12 @@ class _Messages(torch.autograd.Function):
         messages, weight, dst = ctx.saved_tensors
         of_own, of_messages, of_weight, *_ = ctx.needs_input_grad
         to_own = grad.sum(1) if of_own else None
-        if torch.is_grad_enabled():  # somebody differentiates twice
-            inputs = [value for value, asked in ((messages, of_messages), (weight, of_weight)) if asked]
-            again = at_nodes(weight.unsqueeze(-1) * messages.unsqueeze(1), dst, len(grad), None)
-            found = iter(torch.autograd.grad(again, inputs, grad, create_graph=True)) if inputs else iter(())
-            return to_own, *(next(found) if asked else None for asked in (of_messages, of_weight)), *[None] * 4
+        if plainly(grad):
+
+            def again() -> Tensor:
+                return at_nodes(weight.unsqueeze(-1) * messages.unsqueeze(1), dst, ctx.nodes, None)
+
+            return to_own, *gradients(again, (messages, weight), (of_messages, of_weight), grad), *[None] * 4
         to_messages = torch.empty_like(messages, memory_format=torch.contiguous_format)
         to_weight = torch.empty_like(weight, memory_format=torch.contiguous_format)
         given = (array(value) for value in (messages, weight, dst, grad, to_messages, to_weight))

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from shiftproof.nn.on_cpu import array, loops_serve, shared_out
+from shiftproof.nn.on_cpu import array, loops_serve, plainly, shared_out
 
 DRAWS = 64  # of a block of random bits
 ALL = 1 << 16
@@ -22,7 +22,7 @@ def dropout(x: Tensor, chance: float, training: bool) -> Tensor:
     """Zeros in the place of a share of the numbers, in training; the rest is scaled up so that the mean stays."""
     if not training or not chance:
         return x
-    if chance < 1 and loops_serve(x):
+    if 0 < chance < 1 and loops_serve(x):
         return _Dropout.apply(x, *_drawn(chance))  # type: ignore[return-value]
     return F.dropout(x, chance, True)
 
@@ -37,17 +37,20 @@ def relu_dropout(x: Tensor, chance: float, training: bool) -> Tensor:
 def relu_dropout_(x: Tensor, chance: float, training: bool) -> Tensor:
     """ReLU, then dropout, of samples `[N, t, p]` on a CPU in the memory of `x`; what survives is all that is kept.
 
-    Whoever kept `x` for a backward pass of its own is told by torch that it was overwritten.
+    Whoever kept `x` for a backward pass of its own is told by torch that it was overwritten; whoever just kept it, a
+    hook, finds the outcome in its place.
     """
-    if x.dim() == 3 and (chance < 1 or not training) and loops_serve(x) and (x.is_contiguous() or not x.numel()):
+    in_order = x.is_contiguous() or not x.numel()
+    own = x.requires_grad and x.is_leaf
+    if x.dim() == 3 and in_order and not own and (0 <= chance < 1 or not training) and loops_serve(x):
         return _ReluDropout.apply(x, *_drawn(chance if training else 0.0), True)  # type: ignore[return-value]
     return relu_dropout(x, chance, training)
 
 
 def _drawn(chance: float) -> tuple[int, float, int]:
     """How many of the 65536 draws are lost, what the others are scaled by, and a key of random bits."""
-    lost = round(chance * ALL)
-    key = int(torch.empty((), dtype=torch.int64).random_()) if lost else 0
+    lost = min(round(chance * ALL), ALL - 1)
+    key = int(torch.empty((), dtype=torch.int64, device="cpu").random_()) if lost else 0
     return lost, ALL / (ALL - lost), key
 
 
@@ -56,11 +59,14 @@ class _Dropout(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, lost: int, scale: float, key: int) -> Tensor:
-        ctx.drawn = lost, scale, key
+        ctx.drawn, ctx.shape = (lost, scale, key), x.shape
         return _drop(x, lost, scale, key, relu=False)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        if plainly(grad) and not torch.is_grad_enabled():  # many gradients at once
+            kept = _drop(torch.ones(ctx.shape, dtype=grad.dtype, device="cpu"), *ctx.drawn, relu=False)
+            return grad * kept, None, None, None
         return _Dropout.apply(grad, *ctx.drawn), None, None, None  # type: ignore[return-value]
 
 
@@ -77,8 +83,8 @@ class _ReluDropout(torch.autograd.Function):
         from shiftproof.nn.loops_of_rows import pull_relu
 
         (out,) = ctx.saved_tensors  # positive exactly where the gradient passes
-        if torch.is_grad_enabled():  # somebody differentiates twice
-            return torch.where(out > 0, grad * ctx.scale, 0), None, None, None, None
+        if plainly(grad):
+            return torch.where(out <= 0, 0, grad * ctx.scale), None, None, None, None
         inward = torch.empty_like(out)
         given = array(out).reshape(-1), array(grad).reshape(-1), array(out.new_tensor(ctx.scale))[()]
         shared_out(pull_relu, out.numel(), *given, array(inward).reshape(-1), numbers=out.numel())
@@ -89,7 +95,7 @@ def _drop(x: Tensor, lost: int, scale: float, key: int, *, relu: bool, in_place:
     from shiftproof.nn.loops_of_rows import drop
 
     # the memory of x without its place in the graph: torch would copy gradients through an in-place step on a view
-    out = x.detach() if in_place else torch.empty(x.shape, dtype=x.dtype)
+    out = x.detach() if in_place else x.new_empty(x.shape)
     into = None if in_place else array(out).reshape(-1)
     given = array(x).reshape(-1), lost, array(x.new_tensor(scale))[()], key, relu, into
     shared_out(drop, -(-x.numel() // DRAWS), *given, numbers=x.numel())

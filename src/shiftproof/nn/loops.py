@@ -9,20 +9,44 @@ condition is read before it, because only then several numbers are taken at once
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numba import njit
+from numba.core.caching import FunctionCache
+
+# loops call those of other files, so what is kept of one is worth nothing when any file has changed
+_STAMP = tuple((file.stat().st_mtime, file.stat().st_size) for file in sorted(Path(__file__).parent.glob("loops*.py")))
+
+
+class _Kept(FunctionCache):
+    """What Numba keeps of a loop on disk: of exactly these files and argument types, where it can be written."""
+
+    def __init__(self, loop: Callable[..., Any]) -> None:
+        super().__init__(loop)
+        self._cache_file._source_stamp = _STAMP
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        found = super().load_overload(sig, target_context)
+        asked = sig if isinstance(sig, tuple) else sig.args
+        # two processes that write at the same time may leave one's code under the other's name
+        return found if found is None or tuple(found.signature.args) == tuple(asked) else None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        with suppress(OSError):  # a full disk
+            super().save_overload(sig, data)
 
 
 def compiled(loop: Callable[..., Any]) -> Any:
     """The loop in machine code, made at its first call and kept on disk for other processes, where there is a place."""
     # sums may be taken in any order, and a product may be added unrounded; what is not a number still shows
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "contract", "nsz"}}
-    try:
-        return njit(cache=True, **options)(loop)
-    except RuntimeError:  # of Numba, which finds no folder that it may write to
-        return njit(**options)(loop)
+    found: Any = njit(**options)(loop)
+    with suppress(RuntimeError):  # of Numba, which finds no folder that it may write to
+        found._cache = _Kept(loop)
+    return found
 
 
 @compiled

@@ -38,23 +38,23 @@ def pull_relu(out, grad, scale, to, first, last):
     passed, pull, inward = out[first:last], grad[first:last], to[first:last]
     for k in range(len(pull)):
         one = scale * pull[k]
-        inward[k] = one if passed[k] > 0 else zero
+        inward[k] = zero if passed[k] <= 0 else one
 
 
 @compiled
 def column_moments(x, mean, variance, first, last):
     """Mean and (biased) variance of the columns `first` to `last` of rows `[N, C]`."""
-    # of double precision, in which a difference of squares keeps enough digits
-    total, square = np.zeros(last - first), np.zeros(last - first)
+    # in double precision and from the first row on, so that a difference of squares keeps enough digits
+    total, square, base = np.zeros(last - first), np.zeros(last - first), x[0, first:last]
     for n in range(len(x)):
         row = x[n, first:last]
         for c in range(len(row)):
-            one = np.float64(row[c])
+            one = np.float64(row[c]) - np.float64(base[c])
             total[c] += one
             square[c] += one * one
     for c in range(len(total)):
         average = total[c] / len(x)
-        mean[first + c] = average
+        mean[first + c] = base[c] + average
         variance[first + c] = max(square[c] / len(x) - average * average, 0.0)
 
 
@@ -84,7 +84,7 @@ def pull_moments(x, mean, grad, out, total, along, first, last):
             passed = out[n, first:last]
             for c in range(len(row)):
                 one = pull[c]
-                one = one if passed[c] > 0 else zero
+                one = zero if passed[c] <= 0 else one
                 level[c] += one
                 slope[c] += one * (row[c] - middle[c])
         else:
@@ -105,7 +105,7 @@ def pull_normalised(x, mean, grad, out, factor, level, slope, to, first, last):
             passed = out[n]
             for c in range(len(row)):
                 one = pull[c]
-                one = one if passed[c] > 0 else zero
+                one = zero if passed[c] <= 0 else one
                 inward[c] = factor[c] * one - level[c] - slope[c] * (row[c] - mean[c])
         else:
             for c in range(len(row)):

@@ -227,7 +227,9 @@ def plain_statistics(
 ) -> Tensor:
     """What the kernels give, with torch's own operations."""
     places = torch.arange(len(src), device=src.device)
-    dst = torch.empty_like(src).scatter(0, by_node.order, torch.searchsorted(by_node.stop, places, right=True))
+    dst = torch.empty_like(by_node.order).scatter(
+        0, by_node.order, torch.searchsorted(by_node.stop, places, right=True)
+    )
     kept = slice(None) if real is None else real[dst].nonzero().flatten()
     src, dst = src[kept], dst[kept]
     parts = [x[dst], x[src], *([] if edge is None else [edge[kept].unsqueeze(1).expand(-1, x.shape[1], -1)])]

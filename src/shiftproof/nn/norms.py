@@ -246,7 +246,7 @@ class GraphInstanceNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(channels)) if affine else None
 
     def forward(self, x: Tensor, group: Tensor, num_groups: int) -> Tensor:
-        if x.dim() == 2 and loops_serve(x) and indices_serve(group):
+        if x.dim() == 2 and len(x) == len(group) and loops_serve(x) and indices_serve(group):
             out = loop_over_groups(x, group, num_groups, self.eps)
         elif torch.compiler.is_compiling():
             out = plain_instance_norm(x, group, num_groups, self.eps)

@@ -36,7 +36,7 @@ def add_neighbours(
     Weights are `[E]`, or `[E, t]` for samples, or a function of the messages. `own` is `x` unless it is given; without
     `itself` there is none. `relu=False` sends plain rows.
     """
-    if fitting(weight, x, wiring):
+    if fitting(weight, x, wiring, edge):
         if weight is not None and weight.dim() == 2 and x.dim() == 3 and itself and kernel_serves(x):
             rows = None if edge is None else edge.made()
             given = x, weight, rows, (wiring.src, wiring.dst), wiring.by_node, wiring.by_source
@@ -64,7 +64,7 @@ def add_neighbours(
 
 def add_messages(own: Tensor, messages: Tensor, weight: Tensor, wiring: Wiring) -> Tensor:
     """`own_v + Σ_{e → v} w_{e, i} m_e` in each of `t` samples, `[N, t, p]`, that share rows and messages."""
-    if fitting(weight, own, wiring) and weight is not None:
+    if fitting(weight, own, wiring, EdgeRows(messages)) and weight is not None:
         if kernel_serves(own):
             return sum_of_messages(own, messages, weight, wiring.dst, wiring.by_node, real=wiring.node_mask)
         if loops_serve(own, messages, weight):
@@ -72,8 +72,13 @@ def add_messages(own: Tensor, messages: Tensor, weight: Tensor, wiring: Wiring) 
     return own.unsqueeze(1) + wiring.aggregate(weigh(messages, weight))
 
 
-def fitting(weight: EdgeWeight | None, x: Tensor, wiring: Wiring) -> TypeGuard[Tensor | None]:
-    """Whether weights are as many as edges and samples and as precise as rows; a kernel would not notice."""
+def fitting(weight: EdgeWeight | None, x: Tensor, wiring: Wiring, edge: EdgeRows | None) -> TypeGuard[Tensor | None]:
+    """Whether rows are as many as nodes, those of edges and weights as many as edges, and weights as precise as rows.
+
+    A kernel would not notice, torch's own operations do.
+    """
+    if len(x) != wiring.num_nodes or (edge is not None and len(edge.features) != len(wiring.src)):
+        return False
     if weight is None:
         return True
     if not isinstance(weight, Tensor) or weight.dtype != x.dtype or len(weight) != len(wiring.src):
