@@ -13,7 +13,6 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
@@ -34,6 +33,7 @@ from shiftproof.robustness.trained_zoo import Zoo, fingerprint, read_zoo, train_
 from shiftproof.robustness.zoo import DefenceSpec, ZooPreset, chosen, preset_for
 from shiftproof.training.devices import pick_device
 from shiftproof.training.progress import progress as show
+from shiftproof.workers import process_pool
 
 SOURCES = {name: f"{name}:features=embedded" for name in ("cora", "citeseer")}
 SMALL = 10_000  # nodes
@@ -205,7 +205,7 @@ def crew(work: Work) -> Iterator[Crew]:
         yield lambda pieces, title: _one_by_one(pieces, title, work)
         return
     shared = nullcontext() if work.device == "cpu" else one_gpu_for_many()
-    with one_thread_each(), shared, ProcessPoolExecutor(work.workers, get_context("spawn")) as pool:
+    with one_thread_each(), shared, process_pool(work.workers, "spawn") as pool:
         yield lambda pieces, title: _side_by_side(pieces, title, work, pool)
 
 

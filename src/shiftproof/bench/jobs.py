@@ -7,12 +7,11 @@ import os
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -32,6 +31,7 @@ from shiftproof.training.run import METRICS
 from shiftproof.training.stack import CannotStack
 from shiftproof.training.steps import Compile
 from shiftproof.training.together import fit_together
+from shiftproof.workers import process_pool
 
 SECONDS_TO_WAIT_FOR_OTHERS = 5.0
 
@@ -219,7 +219,7 @@ class Local:
             one_thread_each(),
             one_gpu_for_many() if any(job.device != "cpu" for job in jobs) else nullcontext(),
             progress("runs", len(jobs), style) as display,
-            ProcessPoolExecutor(min(self.workers, len(groups)), get_context("spawn")) as pool,
+            process_pool(min(self.workers, len(groups)), "spawn") as pool,
         ):
             waiting = {pool.submit(train_together, group, "none", self.until): group for group in groups}
             done = 0

@@ -6,9 +6,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from multiprocessing import get_context
 
 import numpy as np
 import torch
@@ -17,6 +15,7 @@ from torch import Tensor
 from shiftproof.data.graphs import GraphSet
 from shiftproof.data.sources import cache_folder
 from shiftproof.errors import ShiftproofError, optional
+from shiftproof.workers import process_pool
 
 OPTIMISATION_STEPS = 1000  # spec gmt 6.10
 POSITIONS = "pos"
@@ -70,7 +69,7 @@ def with_positions(
 
 def _search(graphs: GraphSet, smiles: Sequence[str], seed: int, workers: int) -> dict[str, Tensor]:
     if workers > 1:
-        with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+        with process_pool(workers, "spawn") as pool:
             places = list(pool.map(conformer, smiles, [seed] * len(smiles), chunksize=64))
     else:
         places = [conformer(text, seed) for text in smiles]

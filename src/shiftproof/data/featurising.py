@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import multiprocessing
 import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -26,6 +24,7 @@ from shiftproof.data.sources import cache_folder
 from shiftproof.data.storage import _atomically
 from shiftproof.data.watching import watched
 from shiftproof.errors import ShiftproofError, optional, unknown
+from shiftproof.workers import process_pool
 
 PACKED_VERSION = 1  # rises when what is read off a molecule changes
 CHUNK = 500
@@ -134,7 +133,7 @@ def _parts(chunks: list[list[str]], options: tuple[str, bool, int], processes: i
     schemes()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        with ProcessPoolExecutor(processes, multiprocessing.get_context("fork")) as pool:
+        with process_pool(processes, "fork") as pool:
             waiting = [pool.submit(_read_chunk, chunk, *options) for chunk in chunks]
             try:
                 for future in waiting:

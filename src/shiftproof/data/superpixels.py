@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from shiftproof.data.sources import cache_folder
 from shiftproof.data.storage import _atomically
 from shiftproof.errors import ShiftproofError, optional
 from shiftproof.registry import register
+from shiftproof.workers import process_pool
 
 MOST_SEGMENTS = 75
 COMPACTNESS = 0.25
@@ -262,7 +262,7 @@ class Source:
         if workers == 1 or len(jobs) == 1:
             done = list(map(_describe, jobs))
         else:
-            with ProcessPoolExecutor(min(workers, len(jobs))) as pool:
+            with process_pool(min(workers, len(jobs))) as pool:
                 done = list(pool.map(_describe, jobs))
         return sum(done, Superpixels.none())
 
