@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import math
+import re
 import sys
 from pathlib import Path
 
@@ -172,3 +174,43 @@ def test_titles_say_no_more_than_is_known():
     assert title([0.0, 1.0], [-1.0, 2.5]) == "graph 1, class 1, predicted 1"
     assert title([2.0, 7.0], [2.2, 6.5]) == "graph 1, class 7, predicted 6.50"
     assert title([[0.0, 1.0], [1.0, 1.0]], [[0.1, 0.2], [0.3, 0.4]]) == "graph 1"
+    assert title([0.0, math.nan], [0.1, 0.2]) == "graph 1, predicted 1"
+    assert title([0.0, 1.0], [0.1, math.nan]) == "graph 1, class 1"
+    unlabelled = Explanation(batch.replace(y=None), edge_scores=scores, logits=torch.tensor([0.1, 0.7]))
+    assert title_of(unlabelled, 1) == "graph 1, output 0.70"  # a value or a logit, who knows
+
+
+@pytest.mark.parametrize(("count", "columns"), [(1, 4), (3, 4), (4, 3), (4, 5), (2, 1)])
+def test_the_truth_stands_in_the_row_of_its_molecule(count, columns, tmp_path):
+    whole = molecules()
+    few = chosen_graphs(whole, torch.arange(count))
+    marked = Explanation(
+        few.batch.replace(node_truth=torch.ones(few.batch.num_nodes, dtype=torch.bool)), few.edge_scores
+    )
+    drawn = draw(marked, tmp_path / "both.svg", columns=columns).read_text()
+    width = int(re.search(r"width='(\d+)px'", drawn)[1]) // 330
+    assert width % 2 == 0
+    assert width <= max(columns, 2)
+
+
+def test_scores_with_gradients_are_drawn(tmp_path):
+    found = molecules()
+    live = Explanation(found.batch, edge_scores=found.edge_scores.clone().requires_grad_())
+    assert (
+        live.draw(tmp_path / "live.svg").read_text()
+        == Explanation(found.batch, found.edge_scores).draw(tmp_path / "plain.svg").read_text()
+    )
+
+
+def test_what_cannot_be_drawn_is_one_sentence_and_no_file(tmp_path):
+    batch = random_graphs(count=2, features=1).whole()
+    found = Explanation(batch, edge_scores=torch.rand(batch.num_edges))
+    with pytest.raises(ShiftproofError, match="no column 'image'"):
+        draw(found, tmp_path / "a.png", kind="superpixels")
+    for kind in ("graphs", "auto"):
+        with pytest.raises(ShiftproofError, match="edge scores are NaN"):
+            draw(Explanation(batch, edge_scores=found.edge_scores * math.nan), tmp_path / "a.png", kind=kind)
+    none = random_graphs()[:0].whole()
+    with pytest.raises(ShiftproofError, match="no graph to draw"):
+        draw(Explanation(none, edge_scores=torch.zeros(0)), tmp_path / "a.png")
+    assert not list(tmp_path.iterdir())

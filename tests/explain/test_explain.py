@@ -6,6 +6,7 @@ import csv
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,6 +16,9 @@ from shiftproof.errors import ShiftproofError
 from shiftproof.explain.drawings import _undirected
 from shiftproof.methods import Explanation
 from shiftproof.training.metrics import explanation_measures
+
+sys.path.insert(0, str(Path(__file__).parent))
+from own_models import OwnGIN, random_graphs
 
 SMALL = "spmotif-struc:train_per_class=8,val_per_class=3,test_per_class=4"
 
@@ -115,9 +119,67 @@ def test_what_cannot_be_written_leaves_nothing_behind(folder, tmp_path) -> None:
     assert list(tmp_path.iterdir()) == [file]
 
 
+def test_a_table_that_cannot_be_written_stops_the_picture_too(folder, tmp_path) -> None:
+    (tmp_path / "nodes.csv").mkdir()
+    with pytest.raises(ShiftproofError, match=r"nodes\.csv' cannot be written: it is a folder"):
+        sp.explain.write_explanations(folder, sp.load(SMALL).test, tmp_path)
+    assert [place.name for place in tmp_path.iterdir()] == ["nodes.csv"]
+
+
+@pytest.mark.parametrize("name", ["by", "data", "model", "split", "task"])
+def test_an_argument_of_its_own_is_no_option_of_an_explainer(folder, tmp_path, name, monkeypatch, capsys) -> None:
+    from shiftproof.cli import main
+
+    command = ["shiftproof", "explain", folder, SMALL, "--out", str(tmp_path / "why"), "--set", f"{name}=own"]
+    monkeypatch.setattr(sys, "argv", command)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert f"'{name}' is no option of an explainer" in capsys.readouterr().err
+    assert not (tmp_path / "why").exists()
+
+
+def test_the_command_says_which_molecules_it_left_out_and_that_one_has_no_interval(
+    tmp_path, monkeypatch, capsys
+) -> None:
+    pytest.importorskip("rdkit", reason="needs RDKit (shiftproof[molecules])")
+    from shiftproof.cli import main
+
+    lines = [f"{'C' * n}{end},{label}" for n in range(2, 10) for end, label in (("O", 1), ("Cl", 0))]
+    (tmp_path / "known.csv").write_text("\n".join(["smiles,active", *lines]))
+    (tmp_path / "new.csv").write_text("smiles\nCCO\nnonsense(\n")
+    sp.fit("gsat", f"{tmp_path}/known.csv:smiles=smiles,label=active,split=random", epochs=1, out=tmp_path / "run")
+    out = tmp_path / "why"
+    monkeypatch.setattr(
+        sys, "argv", ["shiftproof", "explain", str(tmp_path / "run"), str(tmp_path / "new.csv"), "--out", str(out)]
+    )
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    said = capsys.readouterr()
+    assert "note: 1 rows are left out" in said.err
+    assert "nonsense(" in (out / "rejected.csv").read_text()
+    assert "of one graph and without an interval" in said.out
+
+
+def test_the_task_of_a_model_of_ones_own_reaches_its_measures(tmp_path) -> None:
+    from shiftproof.explain import fidelity_plus
+
+    torch.manual_seed(0)
+    model, graphs = OwnGIN(), random_graphs()
+    written = sp.explain.write_explanations(model, graphs, tmp_path, by="gradient", task="regression")
+    found = sp.explain(model, graphs, by="gradient", task="regression")
+    expected = fidelity_plus(model, found, task="regression").value
+    assert written["measures"]["fidelity_plus"]["value"] == pytest.approx(expected)
+    assert expected != pytest.approx(fidelity_plus(model, found).value)
+
+
 def test_samples_that_are_no_graphs_are_named_as_such(folder) -> None:
     with pytest.raises(ShiftproofError, match="reasons are given for graphs"):
         sp.explain(folder, sp.load("two-bit:per_env=50").test)
+    tensors = sp.fit("erm", "two-bit:per_env=50", epochs=1)
+    with pytest.raises(ShiftproofError, match="this run was trained on plain tensors"):
+        sp.explain(tensors, sp.load(SMALL).test)
     with pytest.raises(ShiftproofError, match=r"not one Data; give \[graph\]"):
         sp.explain(folder, sp.load(SMALL).test.to_pyg()[0])
 

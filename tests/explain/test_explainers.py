@@ -299,3 +299,99 @@ def test_what_pyg_cannot_explain_or_holds_wrongly_is_one_sentence():
     one.edge_mask = one.edge_mask[:3]
     with pytest.raises(ShiftproofError, match=r"edge_mask of explanation 0 is \(3,\)"):
         from_pyg(one)
+
+
+def test_columns_survive_the_way_to_pyg_and_back(tmp_path):
+    graphs = random_graphs()
+    batch = graphs.whole().replace(
+        columns={"image": torch.arange(6)},
+        node_columns={"pos": torch.rand(graphs.num_nodes, 3)},
+        edge_columns={"kind": torch.arange(graphs.num_edges)},
+    )
+    back = from_pyg(to_pyg(Explanation(batch, node_scores=torch.rand(graphs.num_nodes)))).batch
+    assert torch.equal(back.columns["image"], batch.columns["image"])
+    assert torch.equal(back.node_columns["pos"], batch.node_columns["pos"])
+    assert torch.equal(back.edge_columns["kind"], batch.edge_columns["kind"])
+    odd = to_pyg(Explanation(batch, node_scores=torch.rand(graphs.num_nodes)))
+    for one in odd:
+        one.temperature = torch.rand(2)  # neither of a graph nor of its nodes or edges
+    assert "temperature" not in from_pyg(odd).batch.columns
+
+
+def test_masks_that_fit_no_graph_are_one_sentence():
+    batch = random_graphs(count=2).whole()
+    edges = Explanation(batch, edge_scores=torch.rand(batch.num_edges), logits=torch.randn(2, 3))
+    nodes = Explanation(batch, node_scores=torch.rand(batch.num_nodes))
+
+    def changed(**fields):
+        one = to_pyg(edges)[0]
+        for name, value in fields.items():
+            one[name] = value
+        return one
+
+    for wrong, said in (
+        (changed(node_mask=torch.rand(7)), r"node_mask of explanation 0 is \(7,\)"),
+        (changed(node_mask=torch.rand(4, 3)), r"node_mask of explanation 0 is \(4, 3\); it has a row for each of 7"),
+        ([to_pyg(edges)[0], to_pyg(nodes)[1]], "convert them apart"),
+        ([changed(prediction=torch.rand(1, 2)), to_pyg(edges)[1]], "not of one model"),
+        (changed(batch=torch.tensor([0, 1, 0, 1, 0, 1, 0])), "one graph after the other"),
+        (3, "takes explanations of PyG, one or a list, not int"),
+        ([3], "explanation 0 is a int"),
+    ):
+        with pytest.raises(ShiftproofError, match=said):
+            from_pyg(wrong)  # type: ignore[arg-type]
+    of_features = from_pyg(changed(node_mask=torch.tensor([[0.2, 0.4, 0.6]])))  # one mask for all nodes
+    assert of_features.node_scores.tolist() == pytest.approx([0.4] * 7)
+
+
+@pytest.mark.parametrize("by", ["gnnexplainer", "gradient", "pgexplainer"])
+def test_a_model_that_pyg_explained_before_is_explained_as_if_it_had_not(by):
+    from torch_geometric.explain import Explainer
+    from torch_geometric.explain.algorithm import GNNExplainer
+
+    model, graphs = seeded(OwnGIN), random_graphs()
+    options = {"gnnexplainer": {"steps": 20, "size": 0.0, "entropy": 0.0}, "pgexplainer": {"epochs": 3}}.get(by, {})
+    before = sp.explain(model, graphs, by=by, **options).edge_scores
+    config = {"mode": "binary_classification", "task_level": "graph", "return_type": "raw"}
+    theirs = Explainer(model, GNNExplainer(epochs=2), "model", config, edge_mask_type="object")
+    batch = graphs.whole()
+    theirs(batch.x, batch.edge_index, batch=batch.batch)
+    after = sp.explain(model, graphs, by=by, **options).edge_scores
+    assert torch.equal(after, before)
+
+
+def test_explainers_of_pyg_that_cannot_look_from_outside_are_one_sentence():
+    from torch_geometric.explain import GNNExplainer, GraphMaskExplainer
+
+    graphs = random_graphs()
+    with pytest.raises(ShiftproofError, match="or take by='graphmask'"):
+        sp.explain(OwnGCN(), graphs, by=GraphMaskExplainer(2, epochs=1, log=False))
+    with pytest.raises(ShiftproofError, match=r"^PyG's explainers take no multilabel task$"):
+        sp.explain(OwnGCN(), graphs, by=GNNExplainer(epochs=1), task="multilabel")
+    with pytest.raises(ShiftproofError, match="no graph to explain"):
+        sp.explain(OwnGCN(), graphs[:0], by=GNNExplainer(epochs=1))
+
+
+def test_masks_are_learned_from_pyg_graphs_too():
+    graphs = random_graphs()
+    model = seeded(OwnGCN)
+    ours = sp.explain(model, graphs[:2], by="pgexplainer", epochs=2, train=graphs).edge_scores
+    theirs = sp.explain(model, graphs[:2], by="pgexplainer", epochs=2, train=graphs.to_pyg()).edge_scores
+    assert torch.equal(ours, theirs)
+    for train in (graphs[:0], [], 3):
+        with pytest.raises(ShiftproofError, match="'train' holds the graphs to learn masks from"):
+            sp.explain(model, graphs, by="pgexplainer", epochs=1, train=train)
+
+
+def test_a_data_set_of_pyg_is_explained_as_its_graphs():
+    from torch_geometric.data import InMemoryDataset
+
+    class Stored(InMemoryDataset):
+        def __init__(self, graphs):
+            super().__init__(None)
+            self.data, self.slices = self.collate(graphs)
+
+    graphs = random_graphs()
+    model = seeded(OwnGCN)
+    found = sp.explain(model, Stored(graphs.to_pyg())[2:], by="gradient")
+    assert torch.equal(found.edge_scores, sp.explain(model, graphs[2:], by="gradient").edge_scores)

@@ -10,19 +10,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy.stats import norm
+from scipy.stats import t as student
 from sklearn.metrics import roc_auc_score
 
 import shiftproof as sp
 from shiftproof.errors import ShiftproofError
 from shiftproof.explain import (
     counterfactual_fidelity,
+    expected_prediction,
     explanation_auc,
+    extension_gap,
     fidelity_minus,
     fidelity_plus,
     precision_at_k,
     rank_correlation,
     sparsity,
     stability,
+    to_pyg,
     unfaithfulness,
 )
 from shiftproof.explain.elements import average_rank
@@ -73,7 +78,8 @@ def test_a_pooled_interval_is_the_one_of_resampling_graphs_one_by_one():
 
     drawn = torch.cat(list(resampled(batch.num_graphs, 50, 5)))
     slow = [roc_auc_score(truth, scores, sample_weight=counts.numpy()[owner]) for counts in drawn]
-    assert [estimate.low, estimate.high] == pytest.approx(np.percentile(slow, [2.5, 97.5]))
+    tail = norm.cdf(math.sqrt(6 / 5) * student.ppf(0.025, 5))  # of six graphs; of many it is 0.025
+    assert [estimate.low, estimate.high] == pytest.approx(np.quantile(slow, [tail, 1 - tail]))
 
 
 def test_marked_graphs_alone_are_compared_where_asked():
@@ -135,13 +141,101 @@ def test_average_ranks_are_those_of_scipy():
         assert ranks[graph == g].tolist() == rankdata(scores[graph == g].numpy()).tolist()
 
 
-def test_an_interval_covers_the_truth_about_as_often_as_it_says():
+@pytest.mark.parametrize("graphs", [8, 60])  # without widening, 8 graphs would be covered 163 times
+def test_an_interval_covers_the_truth_about_as_often_as_it_says(graphs):
     generator = torch.Generator().manual_seed(0)
     covered = sum(
-        (e := mean_of(torch.rand(60, generator=generator), resamples=300, level=0.9, seed=i)).low < 0.5 < e.high
+        (e := mean_of(torch.randn(graphs, generator=generator), resamples=300, level=0.9, seed=i)).low < 0 < e.high
         for i in range(200)
     )
-    assert 165 <= covered <= 195
+    assert 170 <= covered <= 190
+
+
+def test_one_graph_alone_has_a_value_and_no_interval():
+    graphs = random_graphs(count=1)
+    found = scored(graphs)
+    agreement = stability([found, found])
+    for estimate in (
+        explanation_auc(found),
+        explanation_auc(found, over="graphs"),
+        precision_at_k(found),
+        sparsity(found),
+        fidelity_plus(OwnGCN(), found),
+        counterfactual_fidelity(OwnGCN(), found, draws=2)["tv"],
+        agreement.correlation,
+    ):
+        assert math.isfinite(estimate.value)
+        assert math.isnan(estimate.low)
+        assert math.isnan(estimate.high)
+        assert estimate.to_json()["low"] is None
+    bare = random_graphs(count=3)  # a graph without edges adds nothing to what is known of the others
+    batch = bare.whole()
+    lonely = without_edges(batch, batch.edge_batch == 0)
+    one = Explanation(lonely, edge_scores=torch.rand(lonely.num_edges))
+    assert math.isnan(explanation_auc(one).low)
+
+
+MEASURES = {
+    "auc": explanation_auc,
+    "auc of nodes": lambda found: explanation_auc(found, of="nodes"),
+    "precision": precision_at_k,
+    "sparsity": sparsity,
+    "correlation": lambda found: rank_correlation(found, torch.rand(found.batch.num_nodes)),
+    "fidelity+": lambda found: fidelity_plus(OwnGCN(), found),
+    "fidelity-": lambda found: fidelity_minus(OwnGCN(), found, removal="weights"),
+    "unfaithfulness": lambda found: unfaithfulness(OwnGCN(), found),
+    "counterfactual": lambda found: counterfactual_fidelity(OwnGCN(), found, draws=2),
+    "stability": lambda found: stability([found, found]),
+    "mean prediction": lambda found: expected_prediction(OwnGCN(), found, samples=2),
+    "gap": lambda found: extension_gap(OwnGCN(), found, samples=2),
+    "to PyG": to_pyg,
+}
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_scores_that_are_missing_or_no_numbers_are_not_measured(name):
+    batch = random_graphs().whole()
+    good = torch.rand(batch.num_edges)
+    holed = good.clone()
+    holed[3] = math.nan
+    for found, said in (
+        (Explanation(batch, edge_scores=holed), f"1 of {batch.num_edges} edge scores are NaN"),
+        (Explanation(batch, edge_scores=good[:5]), rf"each of {batch.num_edges} edges, not scores of shape \(5,\)"),
+        (Explanation(batch, edge_scores=good.unsqueeze(1)), r"not scores of shape \(\d+, 1\)"),
+        (Explanation(batch, node_scores=good[:4]), rf"each of {batch.num_nodes} nodes"),
+        (Explanation(batch, node_scores=good[: batch.num_nodes] * math.inf), "node scores are NaN or infinite"),
+    ):
+        with pytest.raises(ShiftproofError, match=said):
+            MEASURES[name](found)
+
+
+def test_what_is_no_explanation_of_ours_is_said():
+    theirs = to_pyg(scored())[0]
+    for measure in (explanation_auc, sparsity, lambda found: fidelity_plus(OwnGCN(), found), to_pyg):
+        with pytest.raises(ShiftproofError, match="from_pyg makes one"):
+            measure(theirs)
+    with pytest.raises(ShiftproofError, match="a list of explanations, not int"):
+        stability(3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("over", ["pooled", "graphs"])
+@pytest.mark.parametrize("options", [{"level": 2}, {"level": math.nan}, {"resamples": 0}, {"resamples": 1.5}])
+def test_an_interval_that_cannot_be_is_one_sentence(over, options):
+    with pytest.raises(ShiftproofError, match="an interval takes at least one resample"):
+        explanation_auc(scored(), over=over, **options)
+
+
+def test_shares_and_counts_that_cannot_be_are_one_sentence():
+    found = scored()
+    for k in (0, 2.5, "3"):
+        with pytest.raises(ShiftproofError, match="a whole number of elements"):
+            precision_at_k(found, k)  # type: ignore[arg-type]
+    with pytest.raises(ShiftproofError, match="at least 0"):
+        fidelity_plus(OwnGCN(), found, ratio=-0.1)
+    with pytest.raises(ShiftproofError, match="importances are NaN"):
+        rank_correlation(found, torch.full((found.batch.num_nodes,), math.nan))
+    with pytest.raises(ShiftproofError, match="at least one sample, not -1"):
+        expected_prediction(OwnGCN(), found, samples=-1)
 
 
 MODELS = {"gcn": OwnGCN, "gin": OwnGIN, "function": lambda: counting}
@@ -248,6 +342,9 @@ def test_agreement_of_seeds():
         stability(Explanation(batch, edge_scores=one))
     with pytest.raises(ShiftproofError, match="same graphs"):
         stability([Explanation(batch, edge_scores=one), scored(random_graphs(count=5))])
+    turned = batch.replace(edge_index=batch.edge_index.flip(0))  # as many edges, but others
+    with pytest.raises(ShiftproofError, match="same graphs"):
+        stability([Explanation(batch, edge_scores=one), Explanation(turned, edge_scores=one)])
 
 
 def test_a_single_class_is_always_predicted_and_nothing_changes_that():
@@ -265,8 +362,21 @@ def test_a_single_class_is_always_predicted_and_nothing_changes_that():
 def test_scores_that_are_no_weights_are_one_sentence():
     one = scored()
     wide = Explanation(one.batch, edge_scores=2 * one.edge_scores)
-    with pytest.raises(ShiftproofError, match="between 0 and 1"):
-        counterfactual_fidelity(OwnGCN(), wide, draws=2)
+    for measure in (
+        lambda: counterfactual_fidelity(OwnGCN(), wide, draws=2),
+        lambda: fidelity_plus(OwnGCN(), wide, removal="weights"),
+        lambda: extension_gap(OwnGCN(), wide, samples=2),
+    ):
+        with pytest.raises(ShiftproofError, match="between 0 and 1"):
+            measure()
+    assert fidelity_plus(OwnGCN(), wide).graphs == 6  # the best edges are the best on any scale
+
+
+def test_the_mean_over_subgraphs_is_not_taken_of_values_and_of_several_questions():
+    for model, task in ((OwnGIN(), "regression"), (OwnGCN(), "multilabel")):
+        for measure in (expected_prediction, extension_gap):
+            with pytest.raises(ShiftproofError, match=f"not of a {task} task"):
+                measure(model, scored(), samples=2, task=task)
 
 
 def test_counterfactual_fidelity_of_a_model_from_outside_and_of_a_method_that_cuts():
@@ -276,4 +386,9 @@ def test_counterfactual_fidelity_of_a_model_from_outside_and_of_a_method_that_cu
     assert found["tv"].value > 0
     small = "spmotif-struc:train_per_class=6,val_per_class=3,test_per_class=3"
     run = sp.fit("ciga-v1", small, epochs=1, hidden=8, layers=2)
-    assert counterfactual_fidelity(run, sp.load(small).test, draws=2, resamples=20)["tv"].value > 0
+    graphs = sp.load(small).test
+    moved = counterfactual_fidelity(run, graphs, draws=2, resamples=20)["tv"].value
+    assert moved > 0
+    assert counterfactual_fidelity(run, graphs.to_pyg(), draws=2, resamples=20)["tv"].value == pytest.approx(moved)
+    with pytest.raises(ShiftproofError, match="'noise' is a tensor, not list"):
+        counterfactual_fidelity(run, graphs, noise=[0.0])  # type: ignore[arg-type]

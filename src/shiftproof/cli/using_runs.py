@@ -50,20 +50,27 @@ def explain(
 ) -> None:
     """Write which edges and nodes decided, how good that explanation is, and a picture."""
     from shiftproof.explain import write_explanations
-    from shiftproof.predictions import samples_for
+    from shiftproof.predictions import samples_for, write_rejected
     from shiftproof.registry import parse_options
     from shiftproof.training.run import Run
 
     options: dict[str, Any] = parse_options(settings or [], where="--set")
     trained = Run.load(run)
-    asked = samples_for(trained, data, split)[0]
+    asked, _, rejected = samples_for(trained, data, split)
     written = write_explanations(trained, asked, out, graphs=graphs, by=by, options=options)
+    if rejected:
+        write_rejected(out / "rejected.csv", rejected)
+        written |= {"rejected": len(rejected), "rejected_file": str(out / "rejected.csv")}
     if as_json:
         print(json.dumps(written, indent=1))
         return
+    if rejected:
+        print(f"note: {len(rejected)} rows are left out; see {written['rejected_file']}", file=sys.stderr)
     for name, found in written["measures"].items():
-        if found["value"] is not None:
+        if found["low"] is not None:
             print(f"{name} {found['value']:.4f} [{found['low']:.4f}, {found['high']:.4f}]")
+        elif found["value"] is not None:
+            print(f"{name} {found['value']:.4f}, of one graph and without an interval")
     print(f"scores of {written['graphs']} graphs in {written['table']} and {written['nodes']}")
     print(f"picture: {written['picture']}")
 

@@ -9,7 +9,7 @@
 - against known truth: `explanation_auc`, `precision_at_k`, `rank_correlation`; of the scores alone: `sparsity`,
   `stability` over seeds
 - against the model: `fidelity_plus`, `fidelity_minus`, `unfaithfulness`, `counterfactual_fidelity`. Every measure is an
-  `Estimate`: a value with its interval
+  `Estimate`: a value with its interval (of one graph alone, without)
 - random subgraphs: `expected_prediction` is the mean prediction over them, `extension_gap` how far soft weights are off
 - PyG: `to_pyg` and `from_pyg` convert, `pyg_explainer` lets PyG's explainers look at any model
 """

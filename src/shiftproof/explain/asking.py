@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from shiftproof.data.dataset import Dataset, Split, Task
 from shiftproof.data.graphs import GraphSet
@@ -62,9 +62,11 @@ def as_model(model: Any) -> Any:
 
 
 def graphs_of(data: Any, split: str = "test") -> GraphSet:
-    """The graphs to be explained: a set, a split of a data set, or a list of PyG graphs, which are all taken."""
-    if isinstance(data, Sequence) and not isinstance(data, str):
-        return GraphSet.from_pyg(data)
+    """The graphs to be explained: a set, a split of a data set, or PyG's (a list or data set), which are all taken."""
+    from torch_geometric.data import Dataset as PyGDataset
+
+    if isinstance(data, (Sequence, PyGDataset)) and not isinstance(data, str):
+        return GraphSet.from_pyg(cast(Sequence[Any], data))
     graphs = data if isinstance(data, Split) else (data if isinstance(data, Dataset) else load(data))[split]
     if not isinstance(graphs, GraphSet):
         raise ShiftproofError("reasons are given for graphs; this data set holds plain tensors")
@@ -72,6 +74,8 @@ def graphs_of(data: Any, split: str = "test") -> GraphSet:
 
 
 def _require_fitting(method: Method, graphs: GraphSet) -> None:
+    if method.shape.kind != "graphs":
+        raise ShiftproofError("reasons are given for graphs; this run was trained on plain tensors")
     wanted = method.shape.in_shape[0]
     if graphs.num_features != wanted:
         raise ShiftproofError(f"the run was trained on {wanted} node features, these graphs have {graphs.num_features}")

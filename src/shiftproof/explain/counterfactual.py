@@ -10,7 +10,9 @@ from torch import Tensor
 from shiftproof.data.dataset import Task
 from shiftproof.data.graphs import GraphBatch, GraphSet
 from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.explain.asking import graphs_of
 from shiftproof.explain.distances import DISTANCES
+from shiftproof.explain.elements import edge_weights
 from shiftproof.explain.estimates import LEVEL, RESAMPLES, Estimate, mean_of
 from shiftproof.methods.explanation import Explanation
 from shiftproof.methods.interpretable import InterpretableMethod
@@ -57,6 +59,8 @@ def counterfactual_fidelity(
         raise ShiftproofError(f"at least one counterfactual is drawn, not {draws}")
     if statistics not in ("graph", "batch"):
         raise unknown("statistics", statistics, ("graph", "batch"))
+    if noise is not None and not isinstance(noise, Tensor):
+        raise ShiftproofError(f"'noise' is a tensor, not {type(noise).__name__}")
     per_graph: dict[str, list[Tensor]] = {name: [] for name in DISTANCES}
     generator = torch.Generator().manual_seed(seed)
     start = 0
@@ -114,6 +118,7 @@ def _questions(model: WeightedModel, graphs: GraphSet | Explanation) -> list[tup
         raise ShiftproofError(
             f"{name} does not predict through attention; pass an Explanation of the graphs instead of the graphs"
         )
+    graphs = graphs_of(graphs)
     placed = graphs if model.device is None else graphs.to(model.device)
     return [(batch, attends) for batch in placed.batches(GRAPHS_AT_ONCE)]
 
@@ -151,12 +156,8 @@ class _Weighs:
     """Any model that takes edge weights, and an explanation of its predictions."""
 
     def __init__(self, model: WeightedModel, explanation: Explanation) -> None:
-        from shiftproof.explain.elements import edge_scores
-
-        self.model, scores = model, edge_scores(explanation)
-        if not bool(((scores >= 0) & (scores <= 1)).all()):
-            raise ShiftproofError("edge scores are weights here and lie between 0 and 1")
-        self.logits = torch.logit(scores).clamp(-LARGEST_LOGIT, LARGEST_LOGIT)
+        self.model = model
+        self.logits = torch.logit(edge_weights(explanation, "weights")).clamp(-LARGEST_LOGIT, LARGEST_LOGIT)
 
     def attention_logits(self, batch: GraphBatch) -> Tensor:
         return self.logits.to(batch.x)

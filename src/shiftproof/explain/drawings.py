@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from shiftproof.data.chemistry import is_molecule
 from shiftproof.errors import ShiftproofError, unknown
-from shiftproof.explain.elements import edge_scores
+from shiftproof.explain.elements import edge_scores, require_scores
 from shiftproof.explain.molecule_drawings import draw_molecules
 from shiftproof.explain.point_drawings import draw_points, is_points
 from shiftproof.explain.superpixel_drawings import draw_superpixels, is_superpixels
@@ -41,6 +42,8 @@ def draw(
     path = Path(path)
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise ShiftproofError(f"'{path}' must end in .png, .svg or .pdf")
+    if not len(require_scores(explanation)):
+        raise ShiftproofError("there is no graph to draw")
     if len(explanation) > MOST_GRAPHS:
         raise ShiftproofError(f"a picture holds at most {MOST_GRAPHS} graphs, not {len(explanation)}; choose some")
     if columns < 1:
@@ -50,13 +53,15 @@ def draw(
     if kind == "molecules":
         return draw_molecules(explanation, path, columns=columns)
     if kind == "superpixels":
+        if not is_superpixels(explanation):
+            raise ShiftproofError("superpixels are drawn over their image; these graphs have no column 'image'")
         return draw_superpixels(explanation, path, columns=columns)
     if kind == "points":
         if not is_points(explanation):
             raise ShiftproofError("points are drawn at their places; these graphs have no node column 'pos'")
         return draw_points(explanation, path, columns=columns)
     if kind == "beside":
-        return _draw_beside(explanation, path)
+        return _draw_beside(explanation, path, columns)
     if kind != "graphs":
         raise unknown("kind of picture", kind, ("auto", "graphs", "beside", "molecules", "superpixels", "points"))
     return figure_of(len(explanation), path, columns, lambda axis, number: _draw_one(axis, explanation, number))
@@ -92,8 +97,8 @@ def figure_of(count: int, path: Path, columns: int, draw_one: Callable[[Any, int
     return path
 
 
-def _draw_beside(explanation: Explanation, path: Path) -> Path:
-    """Scores on the left, ground truth on the right, two graphs a row."""
+def _draw_beside(explanation: Explanation, path: Path, columns: int) -> Path:
+    """Scores on the left, ground truth on the right, as many graphs a row as pairs of columns."""
     if explanation.batch.edge_truth is None:
         raise ShiftproofError("scores and truth are drawn side by side where the truth of edges is known")
 
@@ -101,7 +106,12 @@ def _draw_beside(explanation: Explanation, path: Path) -> Path:
         number, second = divmod(panel, 2)
         _draw_one(axis, explanation, number, show="truth" if second else "scores")
 
-    return figure_of(2 * len(explanation), path, 4, one)
+    return figure_of(2 * len(explanation), path, in_pairs(columns, len(explanation)), one)
+
+
+def in_pairs(columns: int, graphs: int) -> int:
+    """So many columns, or one more or less, that a graph and its truth stand in the same row."""
+    return 2 * min(max(columns // 2, 1), max(graphs, 1))
 
 
 def _draw_one(
@@ -156,18 +166,23 @@ def _rows(values: Tensor | None, rows: Any) -> Any:
 
 
 def title_of(explanation: Explanation, number: int) -> str:
-    """Which graph it is, its class and what was predicted; of a regression its value."""
+    """Which graph it is, its class and what was predicted; of a regression its value.
+
+    Without labels one output may be a value or a logit, and stands as it is.
+    """
     batch, logits = explanation.batch, explanation.logits
     parts = [f"graph {int(batch.index[number])}"]
-    if batch.y is not None and batch.y[number].numel() == 1:
+    if batch.y is not None and batch.y[number].numel() == 1 and math.isfinite(batch.y[number]):
         parts.append(_worded(float(batch.y[number]), "class"))
-    if logits is not None:
+    if logits is not None and bool(logits[number].isfinite().all()):
         row = logits[number]
         if batch.y is not None and batch.y[number].numel() > 1:
             pass  # several questions have several answers, too many for a title
         elif row.dim() and row.numel() > 1:
             parts.append(f"predicted {int(row.argmax())}")
-        elif batch.y is not None and bool(((batch.y == 0) | (batch.y == 1)).all()):
+        elif batch.y is None or not len(known := batch.y[batch.y.isfinite()]):
+            parts.append(f"output {float(row):.2f}")
+        elif bool(((known == 0) | (known == 1)).all()):
             parts.append(f"predicted {int(row.float().mean() > 0)}")
         else:
             parts.append(_worded(float(row), "predicted"))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from shiftproof.errors import ShiftproofError, unknown
-from shiftproof.methods.explanation import Explanation, edge_scores, node_scores
+from shiftproof.methods import explanation as given
+from shiftproof.methods.explanation import Explanation
 from shiftproof.nn import segment_count, segment_mean, segment_sum
-
-__all__ = ["Elements", "average_rank", "correlation", "edge_scores", "elements", "node_scores", "true_elements"]
 
 Of = Literal["edges", "nodes"]
 KINDS: tuple[Of, ...] = ("edges", "nodes")
@@ -26,6 +25,44 @@ class Elements(NamedTuple):
     num_graphs: int
 
 
+def edge_scores(explanation: Explanation) -> Tensor:
+    """One score a stored edge, from scores of nodes as the product of both ends; all of them numbers."""
+    return given.edge_scores(require_scores(explanation))
+
+
+def node_scores(explanation: Explanation) -> Tensor:
+    """One score a node, from scores of edges as the mean over those at a node; all of them numbers."""
+    return given.node_scores(require_scores(explanation))
+
+
+def edge_weights(explanation: Explanation, what: str) -> Tensor:
+    """Scores of edges that can be used as `what`, which lies between 0 and 1."""
+    scores = edge_scores(explanation)
+    if not bool(((scores >= 0) & (scores <= 1)).all()):
+        raise ShiftproofError(f"edge scores are {what} here and lie between 0 and 1")
+    return scores
+
+
+def require_scores(explanation: Any) -> Explanation:
+    """Refuse what is no explanation, or has not one number for each edge or node that it scores."""
+    if not isinstance(explanation, Explanation):
+        name = type(explanation).__name__
+        raise ShiftproofError(f"an Explanation of shiftproof belongs here, not {name}; from_pyg makes one of PyG's")
+    batch = explanation.batch
+    for scores, count, of in (
+        (explanation.edge_scores, batch.num_edges, "edge"),
+        (explanation.node_scores, batch.num_nodes, "node"),
+    ):
+        if scores is not None and scores.shape != (count,):
+            raise ShiftproofError(
+                f"an explanation holds one score for each of {count} {of}s, not scores of shape {tuple(scores.shape)}"
+            )
+        if scores is not None and not bool(scores.isfinite().all()):
+            lost = int((~scores.isfinite()).sum())
+            raise ShiftproofError(f"{lost} of {count} {of} scores are NaN or infinite: they explain nothing")
+    return explanation
+
+
 def elements(explanation: Explanation, of: Of = "edges") -> Elements:
     """The scored edges or nodes of an explanation.
 
@@ -34,7 +71,7 @@ def elements(explanation: Explanation, of: Of = "edges") -> Elements:
     """
     if of not in KINDS:
         raise unknown("kind of scores", of, KINDS)
-    batch = explanation.batch
+    batch = require_scores(explanation).batch
     if of == "edges":
         truth, graph = batch.edge_truth, batch.edge_batch
         scores = edge_scores(explanation)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from scipy.special import ndtr, stdtrit
 from torch import Tensor
 
 from shiftproof.errors import ShiftproofError
@@ -19,6 +20,7 @@ RESAMPLES, LEVEL = 1000, 0.95
 class Estimate:
     """`value` within `low` to `high` at confidence `level`, over so many `graphs`; NaN where nothing can be said.
 
+    Graphs are resampled, so one graph alone has no interval.
     `per_graph` holds the value of every graph that counts, `rows` which graphs of the batch these are.
     """
 
@@ -50,11 +52,11 @@ def mean_of(
     level: float = LEVEL,
     seed: int = 0,
 ) -> Estimate:
-    """The mean of one value a graph, with the percentile interval of means over resampled graphs.
+    """The mean of one value a graph, with the interval of means over resampled graphs.
 
     `rows` says which graphs count (a mask or positions); all of them by default.
     """
-    _check(resamples, level)
+    require_interval(resamples, level)
     values = per_graph.detach().double().cpu()
     chosen = torch.arange(len(values)) if rows is None else rows.cpu()
     chosen = chosen.nonzero().squeeze(1) if chosen.dtype == torch.bool else chosen
@@ -62,7 +64,7 @@ def mean_of(
     if not len(values):
         return Estimate(math.nan, math.nan, math.nan, 0, level, values, chosen)
     means = torch.cat([counts @ values / len(values) for counts in resampled(len(values), resamples, seed)])
-    low, high = interval(means, level)
+    low, high = interval(means, level, len(values))
     return Estimate(float(values.mean()), low, high, len(values), level, values, chosen)
 
 
@@ -76,17 +78,23 @@ def resampled(graphs: int, resamples: int, seed: int) -> Iterator[Tensor]:
         yield torch.zeros(rows, graphs, dtype=torch.double).scatter_add_(1, drawn, torch.ones(rows, graphs).double())
 
 
-def interval(values: Tensor, level: float) -> tuple[float, float]:
-    """The central share of resampled values; those that are not numbers are left out."""
+def interval(values: Tensor, level: float, graphs: int) -> tuple[float, float]:
+    """The central share of values over resamples of `graphs` graphs; those that are not numbers are left out.
+
+    It is a little more than `level`, because resamples of a few graphs differ less than other graphs would: by the
+    factor and the quantiles by which a t interval is wider (the expanded percentile interval, Hesterberg 2015).
+    """
     known = values[~values.isnan()]
-    if not len(known):
+    if not len(known) or graphs < 2:  # one graph is drawn again and again: that says nothing about another
         return math.nan, math.nan
-    ends = torch.quantile(known, torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=known.dtype))
+    tail = ndtr(math.sqrt(graphs / (graphs - 1)) * stdtrit(graphs - 1, (1 - level) / 2))
+    ends = torch.quantile(known, torch.tensor([tail, 1 - tail], dtype=known.dtype))
     return float(ends[0]), float(ends[1])
 
 
-def _check(resamples: int, level: float) -> None:
-    if resamples < 1 or not 0 < level < 1:
+def require_interval(resamples: int, level: float) -> None:
+    """Refuse settings of which there is no interval."""
+    if not isinstance(resamples, int) or resamples < 1 or not 0 < level < 1:
         raise ShiftproofError(
             f"an interval takes at least one resample and a level in (0, 1), not {resamples} and {level}"
         )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sized
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -68,8 +68,16 @@ def graphmask(
 def _by_network(
     network: MaskNetwork | LayerGates, model: WeightedModel, graphs: GraphSet, train: GraphSet | None, **training: Any
 ) -> Tensor:
-    network.fit(model, graphs if train is None else train.to(graphs.device), **training)
+    network.fit(model, graphs if train is None else _learned_from(train).to(graphs.device), **training)
     return torch.cat([network.scores(model, batch) for batch in graphs.batches(GRAPHS_AT_ONCE)])
+
+
+def _learned_from(train: Any) -> GraphSet:
+    if not isinstance(train, Sized) or not len(train):
+        raise ShiftproofError(
+            "'train' holds the graphs to learn masks from: a GraphSet or a list of PyG graphs, not empty"
+        )
+    return train if isinstance(train, GraphSet) else GraphSet.from_pyg(cast(Any, train))
 
 
 def _channels(model: WeightedModel, graphs: GraphSet) -> int:

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from shiftproof.data.dataset import Task
 from shiftproof.data.graphs import GraphBatch
-from shiftproof.errors import unknown
+from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.explain.distances import kl_divergence, total_variation
-from shiftproof.explain.elements import edge_scores
+from shiftproof.explain.elements import edge_scores, edge_weights
 from shiftproof.explain.estimates import LEVEL, RESAMPLES, Estimate, mean_of
 from shiftproof.methods.explanation import Explanation
 from shiftproof.methods.masks import distributions
@@ -87,7 +87,7 @@ def unfaithfulness(
     asked = as_weighted(model, task)
     before, after, kind = _predictions(asked, explanation, "alone", ratio, removal)
     if kind == "regression":
-        raise unknown("task of unfaithfulness", kind, ("multiclass", "binary", "multilabel"))
+        raise ShiftproofError("unfaithfulness compares distributions over classes, not regressions")
     values = -torch.expm1(-kl_divergence(before, after))
     return mean_of(values, resamples=resamples, level=level, seed=seed)
 
@@ -120,8 +120,11 @@ def _predictions(
     """The distributions predicted on the graphs and on the named part of them."""
     if removal not in ("delete", "weights"):
         raise unknown("way of removing edges", removal, ("delete", "weights"))
+    if not 0 <= ratio <= 1:
+        raise ShiftproofError(f"'ratio' is the share of edges that explain, at least 0 and at most 1, not {ratio}")
+    scores = edge_scores(explanation) if removal == "delete" else edge_weights(explanation, "weights")
     batch = _on_device(explanation.batch, model)
-    scores = edge_scores(explanation).to(batch.x.device, batch.x.dtype)
+    scores = scores.to(batch.x.device, batch.x.dtype)
     with torch.no_grad(), model.frozen():
         logits = model(batch)
         kind = model.task_of(logits)

@@ -59,13 +59,14 @@ def draw_molecules(explanation: Explanation, path: str | Path, *, columns: int =
     Scores are stretched over each molecule's own range. Where the ground truth is known (and `truth` is wanted), each
     molecule stands twice: with its scores, and beside it with the true atoms and bonds in pink.
     """
+    from shiftproof.explain.drawings import in_pairs
+
     path = Path(path)
     if path.suffix not in (".png", ".svg"):
         raise ShiftproofError(f"'{path}' must end in .png or .svg: molecules are drawn in these")
     with_truth = truth and (explanation.batch.node_truth is not None or explanation.batch.edge_truth is not None)
     panels = [panel for number in range(len(explanation)) for panel in _panels(explanation, number, with_truth)]
-    columns = min(columns, max(len(explanation), 1)) * (2 if with_truth and columns < 4 else 1)
-    columns = max(columns, 2) if with_truth else columns
+    columns = in_pairs(columns, len(explanation)) if with_truth else min(columns, len(explanation))
     write_atomic(path, _grid(panels, columns, path.suffix))
     return path
 
@@ -77,7 +78,7 @@ def _panels(explanation: Explanation, number: int, with_truth: bool) -> list[tup
     batch = explanation.batch
     drawn = _prepared(molecule(batch, number))
     start, end = int(batch.ptr[number]), int(batch.ptr[number + 1])
-    atoms = _stretched(node_scores(explanation)[start:end].cpu().double().numpy())
+    atoms = _stretched(node_scores(explanation)[start:end].detach().cpu().double().numpy())
     bonds = _stretched(_bond_values(batch, number, edge_scores(explanation)))
     panels = [(drawn, atoms, bonds, SCORE_COLOUR, title_of(explanation, number))]
     if with_truth:
@@ -179,7 +180,7 @@ def _bond_values(batch: GraphBatch, number: int, values: Tensor) -> np.ndarray:
     chosen = (batch.edge_batch == number).nonzero().squeeze(1)
     ends = np.sort((batch.edge_index[:, chosen] - batch.ptr[number]).cpu().numpy(), axis=0)
     place = np.unique(ends.T, axis=0, return_inverse=True)[1].ravel()
-    own = values[chosen].to(torch.double).cpu().numpy()
+    own = values[chosen].detach().to(torch.double).cpu().numpy()
     return np.bincount(place, weights=own) / np.maximum(np.bincount(place), 1)
 
 

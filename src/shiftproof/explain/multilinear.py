@@ -8,9 +8,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from shiftproof.data.dataset import Task
 from shiftproof.data.graphs import GraphBatch, GraphSet
 from shiftproof.errors import ShiftproofError
-from shiftproof.explain.elements import edge_scores
+from shiftproof.explain.asking import graphs_of
+from shiftproof.explain.elements import edge_weights
 from shiftproof.explain.estimates import LEVEL, RESAMPLES, Estimate, mean_of
 from shiftproof.methods.explanation import Explanation
 from shiftproof.methods.weighted import WeightedModel, as_weighted
@@ -29,17 +31,19 @@ def expected_prediction(
     samples: int = 100,
     aggregate: Aggregate = "probs",
     chunk: int = CHUNK,
+    task: Task | None = None,
     seed: int = 0,
 ) -> Tensor:
     """What a model says on average when every edge is kept with the chance its attention gives it.
 
     .. math:: F(α) = E_{G_c \\sim Bern(α)}[f(G_c)]
 
-    One row a graph: class probabilities (two columns for a binary task), or logits with `aggregate="logits"`. Exact for
-    graphs of at most 16 edges, else the mean over `samples` draws. A method that draws no attention, and any model of
-    your own, is asked with an `Explanation` in place of the graphs: its edge scores are the chances.
+    One row a graph: class probabilities (two columns for a binary task), or logits with `aggregate="logits"`. Exact
+    where all graphs have at most 16 edges, else the mean over `samples` draws. A method that draws no attention, and
+    any model of your own, is asked with an `Explanation` in place of the graphs: its edge scores are the chances.
+    `task` names what the logits of a model of your own mean.
     """
-    asked = as_weighted(model)
+    asked = _asked(model, task, samples)
     found = []
     with torch.no_grad(), asked.frozen():
         for batch, probs, classify, generator in _questions(asked, graphs, seed):
@@ -66,16 +70,17 @@ def extension_gap(
     *,
     samples: int = 100,
     chunk: int = CHUNK,
+    task: Task | None = None,
     seed: int = 0,
     resamples: int = RESAMPLES,
     level: float = LEVEL,
 ) -> Estimate:
     """The total variation between the prediction on soft weights and the mean one on random subgraphs (spec gmt 4.9).
 
-    Zero for a model that is linear in its edge weights. Where graphs have more than 16 edges, the noise of `samples`
-    draws adds to it.
+    Zero for a model that is linear in its edge weights. Where a graph has more than 16 edges, the noise of
+    `samples` draws adds to it.
     """
-    asked = as_weighted(model)
+    asked = _asked(model, task, samples)
     found = []
     with torch.no_grad(), asked.frozen():
         for batch, probs, classify, generator in _questions(asked, graphs, seed):
@@ -84,6 +89,12 @@ def extension_gap(
             options = {"samples": samples, "binary": binary, "chunk": chunk, "generator": generator}
             found.append(multilinear_gap(classify, probs, *sizes, **options))
     return mean_of(torch.cat(found), resamples=resamples, level=level, seed=seed)
+
+
+def _asked(model: Any, task: Task | None, samples: int) -> WeightedModel:
+    if samples < 1:
+        raise ShiftproofError(f"the mean over subgraphs takes at least one sample, not {samples}")
+    return as_weighted(model, task)
 
 
 def _is_binary(model: WeightedModel, classify: Classifier, probs: Tensor) -> bool:
@@ -100,15 +111,15 @@ def _questions(
     method = model.source
     attends = hasattr(method, "classify") and hasattr(method, "subgraph")
     if isinstance(graphs, Explanation):
+        chances = edge_weights(graphs, "chances")
         batch = graphs.batch if model.device is None else graphs.batch.to(model.device)
-        probs = edge_scores(graphs).to(batch.x)
-        if bool(((probs < 0) | (probs > 1)).any()):
-            raise ShiftproofError("edge scores are chances here and lie between 0 and 1")
+        probs = chances.to(batch.x)
         alone = one_by_one(lambda weight: model(batch, weight))
         return [(batch, probs, partial(method.classify, batch) if attends else alone, _draws(batch, seed))]
     if not attends:
         name = type(method).__name__
         raise ShiftproofError(f"{name} gives edges no chances; pass an Explanation of the graphs instead of the graphs")
+    graphs = graphs_of(graphs)
     placed = graphs if model.device is None else graphs.to(model.device)
     return [
         (batch, method.subgraph(batch).probs, partial(method.classify, batch), _draws(batch, seed + number))

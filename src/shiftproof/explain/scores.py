@@ -10,7 +10,7 @@ from torch import Tensor
 
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.explain.elements import Of, average_rank, correlation, elements, true_elements
-from shiftproof.explain.estimates import LEVEL, RESAMPLES, Estimate, interval, mean_of, resampled
+from shiftproof.explain.estimates import LEVEL, RESAMPLES, Estimate, interval, mean_of, require_interval, resampled
 from shiftproof.methods.explanation import Explanation
 from shiftproof.nn import segment_count, segment_mean, segment_rank, segment_sum
 
@@ -36,6 +36,7 @@ def explanation_auc(
     """
     if over not in ("pooled", "graphs"):
         raise unknown("way of comparing", over, ("pooled", "graphs"))
+    require_interval(resamples, level)
     found, truth = true_elements(explanation, of)
     counted = _among(truth, found.graph, found.num_graphs, among)
     options = {"resamples": resamples, "level": level, "seed": seed}
@@ -78,7 +79,7 @@ def _pooled(
     value = float(auc(torch.ones(1, len(scores), dtype=torch.double)))
     at_once = max(1, 8_000_000 // len(scores))
     drawn = [auc(part[:, graph]) for counts in resampled(num_graphs, resamples, seed) for part in counts.split(at_once)]
-    low, high = interval(torch.cat(drawn), level)
+    low, high = interval(torch.cat(drawn), level, num_graphs)
     return Estimate(value, low, high, num_graphs, level)
 
 
@@ -97,8 +98,8 @@ def precision_at_k(
     The share is of `k` even where a graph has fewer elements (spec gmt 7.7). `k=None` takes as many as the graph has
     true ones, and leaves out graphs without any.
     """
-    if k is not None and k < 1:
-        raise ShiftproofError(f"precision is taken of at least one element, not {k}")
+    if k is not None and (not isinstance(k, int) or k < 1):
+        raise ShiftproofError(f"precision is taken of a whole number of elements, at least one, not {k!r}")
     found, truth = true_elements(explanation, of)
     graph, graphs = found.graph, found.num_graphs
     counted = _among(truth, graph, graphs, among if k is not None else "marked")
@@ -136,11 +137,13 @@ def rank_correlation(
 
     For truth that is a number, not a mark: on `crippen` the values are `batch.node_columns["attribution"].abs()`.
     """
-    found = elements(explanation, of)
+    found, values = elements(explanation, of), torch.as_tensor(values).detach().double().cpu()
     if values.shape != found.scores.shape:
         raise ShiftproofError(f"{len(found.scores)} {of} are scored, {tuple(values.shape)} values are given")
+    if bool(values.isnan().any()):
+        raise ShiftproofError(f"{int(values.isnan().sum())} of the known importances are NaN")
     scored = average_rank(found.scores, found.graph, found.num_graphs)
-    known = average_rank(values.detach().double().cpu(), found.graph, found.num_graphs)
+    known = average_rank(values, found.graph, found.num_graphs)
     within = correlation(scored, known, found.graph, found.num_graphs)
     return mean_of(within, ~within.isnan(), resamples=resamples, level=level, seed=seed)
 

@@ -39,15 +39,17 @@ def stability(
     index `|A ∩ B| / |A ∪ B|` of the share `ratio` scored highest (graphs without edges are left out). Explain the same
     graphs by `sp.explain(run, graphs)` for runs of several seeds; 1 means that the seed does not matter.
     """
-    if isinstance(explanations, Explanation):
-        raise ShiftproofError("agreement takes a list of explanations, not a single one")
+    if not isinstance(explanations, Sequence):
+        one = "a single one" if isinstance(explanations, Explanation) else type(explanations).__name__
+        raise ShiftproofError(f"agreement takes a list of explanations, not {one}")
     if len(explanations) < 2:
         raise ShiftproofError(f"agreement takes at least two explanations, not {len(explanations)}")
     found = [elements(one, of) for one in explanations]
-    first = found[0]
-    for other in found[1:]:
-        if other.num_graphs != first.num_graphs or not torch.equal(other.graph, first.graph):
-            raise ShiftproofError("agreement is measured on the same graphs in the same order")
+    first, edges = found[0], explanations[0].batch.edge_index.cpu()
+    for one, other in zip(explanations, found, strict=True):
+        alike = other.num_graphs == first.num_graphs and torch.equal(other.graph, first.graph)
+        if not alike or not torch.equal(one.batch.edge_index.cpu(), edges):
+            raise ShiftproofError("agreement is measured on the same graphs, their edges in the same order")
     graph, graphs = first.graph, first.num_graphs
     ranks = [average_rank(one.scores, graph, graphs) for one in found]
     best = [top_edges(one.scores, graph, graphs, ratio) for one in found]

@@ -23,8 +23,8 @@ def is_superpixels(explanation: Explanation) -> bool:
 def draw_superpixels(explanation: Explanation, path: str | Path, *, columns: int = 4) -> Path:
     """Write one picture of all explained digits: grey superpixels, the best-scored edges over them in blue.
 
-    A superpixel is shown as the pixels nearest to its centre. Where the ground truth is known, the title says how well
-    the drawn edges keep to it.
+    A superpixel is shown as the pixels nearest to its centre. Where the ground truth is known, a line below says how
+    well the drawn edges keep to it.
     """
     from shiftproof.explain.drawings import figure_of, title_of
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import inspect
 import io
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 
 from shiftproof.data.chemistry import ATOM, SYMBOLS, is_molecule
+from shiftproof.data.dataset import Task
 from shiftproof.errors import ShiftproofError
 from shiftproof.explain.asking import as_model, explain, graphs_of
 from shiftproof.explain.drawings import MOST_GRAPHS
@@ -35,25 +37,34 @@ def write_explanations(
     graphs: int = GRAPHS_ON_A_PAGE,
     by: Any = None,
     options: Mapping[str, Any] | None = None,
+    task: Task | None = None,
 ) -> dict[str, Any]:
     """Write the scores of a split's edges (`edges.csv`) and nodes (`nodes.csv`; of molecules `atoms.csv`), how good
     they are with intervals (`explanations.json`), and a picture of a few graphs.
 
     The picture shows the same number of graphs of each class, the first ones of the split; molecules are drawn as
-    molecules, with the ground truth beside each where it is known.
+    molecules, with the ground truth beside each where it is known. `options` are those of the explainer, `task` is as
+    in `explain`.
     """
     out = Path(out)
     require_folder(out, "explanations are written to a folder")
+    options = dict(options or {})
+    taken = next((name for name in options if name in inspect.signature(explain).parameters), None)
+    if taken is not None:
+        raise ShiftproofError(f"'{taken}' is no option of an explainer")
     run = as_model(run)
     whole = graphs_of(data, split)
     if not len(whole):
         raise ShiftproofError("there is no graph to explain")
     if not 1 <= min(graphs, len(whole)) <= MOST_GRAPHS:
         raise ShiftproofError(f"a picture holds from 1 to {MOST_GRAPHS} graphs, not {graphs}")
-    found = explain(run, whole, by=by, **(options or {}))
+    found = explain(run, whole, by=by, task=task, **options)
     molecules = is_molecule(found.batch)
     nodes = out / ("atoms.csv" if molecules else "nodes.csv")
-    measures: dict[str, Any] = {"graphs": len(whole), **judged(run, found)}
+    blocked = next((place for place in (out / "edges.csv", nodes, out / "explanations.json") if place.is_dir()), None)
+    if blocked is not None:
+        raise ShiftproofError(f"'{blocked}' cannot be written: it is a folder")
+    measures: dict[str, Any] = {"graphs": len(whole), **judged(run, found, task)}
     few = _some_of_each(whole.y.tolist() if whole.y is not None else [0] * len(whole), graphs)
     picture = chosen_graphs(found, few).draw(out / "explanations.png")  # what can fail comes before the tables
     write_atomic(out / "edges.csv", edge_table(found))
@@ -62,8 +73,11 @@ def write_explanations(
     return {**measures, "table": str(out / "edges.csv"), "nodes": str(nodes), "picture": str(picture)}
 
 
-def judged(run: Any, found: Explanation) -> dict[str, Any]:
-    """Every measure that can be taken of an explanation: value, interval, and number of graphs."""
+def judged(run: Any, found: Explanation, task: Task | None = None) -> dict[str, Any]:
+    """The measures that are quick and always there, and those against the truth where it is known.
+
+    Each with value, interval, and number of graphs.
+    """
     taken: dict[str, Estimate] = {"sparsity": sparsity(found, resamples=RESAMPLES)}
     values: dict[str, Any] = {}
     if found.batch.edge_truth is not None:
@@ -74,8 +88,8 @@ def judged(run: Any, found: Explanation) -> dict[str, Any]:
     if found.batch.node_truth is not None:
         taken["node_auc"] = explanation_auc(found, of="nodes", among="marked", resamples=RESAMPLES)
     model = run.method if isinstance(run, Run) else run
-    taken["fidelity_plus"] = fidelity_plus(model, found, resamples=RESAMPLES)
-    taken["fidelity_minus"] = fidelity_minus(model, found, resamples=RESAMPLES)
+    taken["fidelity_plus"] = fidelity_plus(model, found, task=task, resamples=RESAMPLES)
+    taken["fidelity_minus"] = fidelity_minus(model, found, task=task, resamples=RESAMPLES)
     return {**values, "measures": {name: estimate.to_json() for name, estimate in taken.items()}}
 
 

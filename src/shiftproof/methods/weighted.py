@@ -240,6 +240,12 @@ def _message_passing(module: nn.Module) -> list[nn.Module]:
 def _masked(module: nn.Module, edge_weight: Tensor, edge_index: Tensor) -> Iterator[None]:
     from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
 
+    for layer in _message_passing(module):
+        # PyG's own explainers leave an empty parameter behind, and then every later mask is made a parameter: no
+        # gradient would reach the weights
+        if layer._parameters.get("_edge_mask", layer) is None:
+            del layer._parameters["_edge_mask"]
+            cast(Any, layer)._edge_mask = None
     set_masks(module, edge_weight, edge_index, apply_sigmoid=False)
     try:
         yield
