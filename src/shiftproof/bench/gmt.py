@@ -144,7 +144,7 @@ def gmt_search() -> Recipe:
     """GMT-sam's penalty and share of edges where published settings miss print, to be chosen on validation, GIN."""
     small = expand_grid({"penalty": PENALTIES, "final_r": (0.5, 0.6, 0.4)})
     motifs = [{"freeze_mode": "eval", **tried} for tried in small]
-    biased = expand_grid({"samples": (20,), "penalty": PENALTIES})
+    biased = expand_grid({"samples": (20, 1), "penalty": PENALTIES})
     cells = tuple(
         Cell(data, "gmt-sam", tried)
         for data, settings in ((EXPLAINED[0], motifs), (SPMOTIF[2], biased))
