@@ -114,3 +114,11 @@ def test_a_method_that_mixes_environments_draws_no_batches_from_each_of_them(mon
         assert preset.settings(other) == preset.training
     monkeypatch.setattr(methods["erm"].make, "mixes_environments", True)
     assert preset.settings("erm") == {"epochs": 3}
+
+
+@pytest.mark.parametrize("protocol", ["gmt", "gmt-pna"])
+def test_gmt_lin_differs_from_gsat_in_its_penalty_alone(protocol, graphs):
+    biased = [replace(named(graphs, "spmotif-gsat"), options={"b": bias}) for bias in (0.5, 0.7, 0.9)]
+    for data in [*biased, *(named(graphs, name) for name in PROTOCOLS[protocol])]:
+        settings = preset_for(data, protocol).methods
+        assert {**settings["gmt-lin"], "penalty": settings["gsat"]["penalty"]} == settings["gsat"]
