@@ -75,6 +75,20 @@ def test_positions_are_added_in_the_order_of_the_atoms(monkeypatch, tmp_path):
     assert torch.equal(again.node_columns["pos"], position)
 
 
+def test_conformers_that_cannot_be_kept_whole_are_not_kept(monkeypatch, tmp_path):
+    pytest.importorskip("rdkit", reason="needs RDKit (shiftproof[molecules])")
+    from shiftproof.data.conformers import with_positions
+
+    def full_disk(tensors: object, path: str | Path) -> None:
+        Path(path).write_bytes(b"half of it")
+        raise OSError("no space left")
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("safetensors.torch.save_file", full_disk)
+    assert with_positions(molecule_graphs(["CCO"]), ["CCO"], "one", workers=1)[1].all()
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
 def test_molecules_keep_what_it_takes_to_draw_them_through_selections():
     pytest.importorskip("rdkit", reason="needs RDKit (shiftproof[molecules])")
     graphs = molecule_graphs(["CCO", "C[N+](C)(C)C", "c1cc[nH]c1"])[[2, 1]]
@@ -133,3 +147,118 @@ def test_the_whole_of_molhiv(real_data):
     data = load("molhiv")
     assert [len(split) for split in data.splits.values()] == [32_901, 4_113, 4_113]
     assert [int(split.y.sum()) for split in data.splits.values()] == [1_232, 81, 130]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SHIFTPROOF_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def attribution_file(folder: Path, **other: object) -> None:
+    """Twelve molecules of three atoms in a chain, in the layout of the attribution sets."""
+    atoms = np.zeros((36, 14), np.int8)
+    atoms[:, 0] = 1
+    bonds = np.zeros((48, 5), np.int8)
+    bonds[:, 0] = 1
+    arrays = {
+        "x": atoms,
+        "edge_attr": bonds,
+        "edge_index": np.tile([[0, 1, 1, 2], [1, 0, 2, 1]], 12),
+        "node_ptr": np.arange(0, 37, 3),
+        "edge_ptr": np.arange(0, 49, 4),
+        "y": np.arange(12) % 2,
+        "node_label": np.repeat(np.arange(12) % 2, 3),
+        "train_idx": np.arange(10),
+        "test_idx": np.array([10, 11]),
+    }
+    np.savez(folder / "logic7.npz", **(arrays | other))
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"x": np.zeros((36, 9))}, r"'x' has shape .36, 9., expected rows of 14 numbers"),
+        ({"x": np.zeros(36)}, "'x' has shape .36,., expected rows of 14 numbers"),
+        ({"x": np.zeros((30, 14))}, "'x' has 30 rows, not 36"),
+        ({"edge_attr": np.zeros((48, 2))}, "'edge_attr' has shape .48, 2., expected rows of 5"),
+        ({"edge_index": np.full((2, 48), 7)}, "logic7.npz: edge 7->7 of graph 0 points to a node that does not exist"),
+        ({"edge_index": np.zeros((48, 2))}, "'edge_index' has shape .48, 2."),
+        ({"edge_ptr": np.arange(0, 45, 4)}, "'edge_ptr' has 12 rows, not 13"),
+        ({"node_ptr": np.array([0, 30, 20, 36])}, "'node_ptr' .* does not rise from 0"),
+        ({"y": np.zeros(5)}, "'y' has 5 rows, not 12"),
+        ({"y": np.full(12, np.nan)}, "'y' holds NaN"),
+        ({"y": np.full(12, 3)}, "labels must be 0 to 1"),
+        ({"node_label": np.zeros(7)}, "'node_label' has 7 rows, not 36"),
+        ({"train_idx": np.array([-1])}, "'train_idx' row 0 is -1, expected 0 to 11"),
+        ({"test_idx": np.array([12])}, "'test_idx' row 0 is 12, expected 0 to 11"),
+    ],
+)
+def test_an_attribution_set_that_does_not_fit_is_named(folder, other, words):
+    attribution_file(folder)
+    assert len(load("logic7").test) == 2
+    attribution_file(folder, **other)
+    with pytest.raises(ShiftproofError, match=words):
+        load("logic7")
+
+
+def test_conformers_of_molecules_without_smiles_are_not_looked_for(folder):
+    attribution_file(folder)
+    (folder / "logic7.npz").rename(folder / "logic8.npz")
+    with pytest.raises(ShiftproofError, match=r"logic8.npz has no array 'smiles'"):
+        load("synmol:conformers=true")
+
+
+@pytest.mark.parametrize("name", ["ba-2motifs:source=published", "logic7", "molhiv"])
+def test_half_a_file_is_one_sentence(folder, name):
+    np.savez(folder / "whole.npz", x=np.arange(1000.0))
+    half = (folder / "whole.npz").read_bytes()[:4000]
+    (folder / "interpretability").mkdir()
+    for file in ("interpretability/ba_2motifs.npz", "logic7.npz", "HIV_ogb_scaffold_split.npz"):
+        (folder / file).write_bytes(half)
+    (folder / "HIV.csv").write_text("smiles,HIV_active\nCCO,0\n")
+    with pytest.raises(ShiftproofError, match=r"\.npz is not .* or is damaged \(File is not a zip file\)"):
+        load(name)
+
+
+def test_other_features_and_numbers_than_the_published_ba_2motifs_are_refused(folder):
+    with pytest.raises(ShiftproofError, match="option 'graphs' is for generated ones; the published file holds 1000"):
+        load("ba-2motifs:source=published,graphs=50")
+    (folder / "interpretability").mkdir()
+    one = {"node_ptr": [0, 25], "edge_ptr": [0, 1], "edge_index": [[20], [21]], "edge_label": [True], "y": [1]}
+    np.savez(folder / "interpretability" / "ba_2motifs.npz", x=np.full((25, 10), 0.7), **one)
+    with pytest.raises(ShiftproofError, match="every node of the published BA-2Motifs has the features"):
+        load("ba-2motifs:source=published")
+
+
+@pytest.mark.parametrize(
+    ("table", "rows", "words"),
+    [
+        ("", {}, "HIV.csv cannot be read as a table"),
+        ("smiles,HIV_active\nCCO,0\nCC,1,2\n", {}, "HIV.csv cannot be read as a table .*line 3"),
+        ("smiles,HIV_active\nCCO,0,1,2\n", {}, "'HIV_active' of row 0 is 2, not 0 or 1"),
+        ("smiles,HIV_active\nCCO,yes\n", {}, "'HIV_active' of row 0 is yes, not 0 or 1"),
+        ("smiles,HIV_active\nCCO,0\nCC,\n", {}, "'HIV_active' of row 1 is nan, not 0 or 1"),
+        (None, {"train": [-1]}, "'train' row 0 is -1, expected a number from 0"),
+        (None, {"test": [9]}, "HIV.csv has 4 molecules, and the scaffold split names row 9"),
+        (None, {"valid": []}, "split 'val' is empty"),
+    ],
+)
+def test_a_table_of_molhiv_that_does_not_fit_is_named(folder, table, rows, words):
+    pytest.importorskip("rdkit", reason="needs RDKit (shiftproof[molecules])")
+    (folder / "HIV.csv").write_text("smiles,HIV_active\nCCO,0\nCC,1\nCN,0\nCO,1\n" if table is None else table)
+    np.savez(folder / "HIV_ogb_scaffold_split.npz", **{"train": [0, 1], "valid": [2], "test": [3]} | rows)
+    with pytest.raises(ShiftproofError, match=words):
+        load("molhiv")
+
+
+def test_a_third_class_of_mutag_is_refused(folder):
+    """Labels are numbered by their order, so that one wrong label would make other classes of all molecules."""
+    files = {"A": "1, 2\n2, 1\n", "graph_indicator": "1\n1\n2\n3\n", "node_labels": "0\n13\n1\n2\n"}
+    (folder / "Mutagenicity").mkdir()
+    for labels, words in (("0\n1\n-1\n", "these files have 3"), ("1\n1\n1\n", "these files have 1")):
+        for part, text in (files | {"graph_labels": labels}).items():
+            (folder / "Mutagenicity" / f"Mutagenicity_{part}.txt").write_text(text)
+        with pytest.raises(ShiftproofError, match=f"Mutagenicity has 2 classes of molecules, {words}"):
+            load("mutag")

@@ -222,11 +222,24 @@ def test_ligands_lie_in_padded_columns(folder):
     ("name", "more", "words"),
     [
         ("tau3mu", {"x": None}, "has no array 'x'"),
-        ("tau3mu", {"pos": np.zeros((3, 2), "f4")}, "'pos' has 3 rows, 'ptr' ends at 33"),
-        ("actstrack", {"y": np.zeros(2)}, "needs an array 'y' of 6 labels"),
-        ("actstrack", {"test": np.array([4, 9])}, "'test' names clouds from 0 to 5, and others"),
+        ("tau3mu", {"pos": np.zeros((3, 2), "f4")}, "'pos' has 3 rows, not 33"),
+        ("tau3mu", {"pos": np.zeros((33, 3), "f4")}, "'pos' has shape .33, 3., expected rows of 2 numbers"),
+        ("tau3mu", {"x": np.zeros(33, "f4")}, "'x' has shape .33,., expected rows of 1 numbers"),
+        ("actstrack", {"pos": np.where(np.arange(99).reshape(33, 3) == 7, np.nan, 1.0)}, "'pos' holds NaN.* in row 2"),
+        ("actstrack", {"y": None}, "has no array 'y'; docs/point-clouds.md says how it is made"),
+        ("actstrack", {"y": np.zeros(2)}, "'y' has 2 rows, not 6"),
+        ("actstrack", {"y": np.array(list("abcdef"))}, "'y' holds <U1, expected numbers"),
+        ("actstrack", {"ptr": np.array([0, 9, 5, 33])}, "'ptr' .* does not rise from 0"),
+        ("actstrack", {"ptr": np.zeros(0, int)}, "'ptr' .* does not rise from 0"),
+        ("actstrack", {"test": np.array([4, 9])}, "'test' row 1 is 9, expected 0 to 5"),
+        ("actstrack", {"train": np.arange(6) < 3}, "'train' does not hold whole numbers"),
         ("plbind", {"ptr_lig": np.array([0, 3, 14])}, "2 ligands for 6 proteins"),
-        ("plbind", {"x": np.full((33, 3), 50.0, "f4")}, "kinds of residues are 0 to 37, not up to 50"),
+        ("plbind", {"x": np.full((33, 3), 50.0, "f4")}, "kinds of residues are 0 to 37, not 50 in row 0"),
+        ("plbind", {"x": np.full((33, 3), 0.5, "f4")}, "kinds of residues are 0 to 37, not 0.5 in row 0"),
+        ("plbind", {"affinity": np.full(6, np.nan)}, "'affinity' holds NaN"),
+        ("plbind", {"affinity": np.array([1e-9, 0, 1, 1, 1, 1])}, "'affinity' row 1 is not positive"),
+        ("plbind", {"x_lig": np.zeros((14, 3))}, "'x_lig' has shape .14, 3., expected rows of 17 numbers"),
+        ("plbind", {"pos_lig": np.zeros((9, 3))}, "'pos_lig' has 9 rows, not 14"),
     ],
 )
 def test_a_file_that_does_not_fit_is_named(folder, name, more, words):
@@ -240,6 +253,12 @@ def test_a_missing_or_damaged_file_is_one_sentence(folder, name, title):
     with pytest.raises(ShiftproofError, match=f"{title} .*is missing: put '{name}/{name}.npz' into"):
         sp.load(name)
     (folder / f"{name}.npz").write_bytes(b"no archive")
+    with pytest.raises(ShiftproofError, match=f"is not {title} or is damaged"):
+        sp.load(name)
+    (folder / f"{name}.npz").unlink()
+    lri_file(folder, name)
+    whole = (folder / name / f"{name}.npz").read_bytes()
+    (folder / name / f"{name}.npz").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ShiftproofError, match=f"is not {title} or is damaged"):
         sp.load(name)
 

@@ -155,6 +155,8 @@ def test_the_split_of_the_explanation_papers_trains_on_long_phrases(folder: Path
     data = load("graph-sst2:split=gmt")
     assert data.train.columns["degree"].min() >= 1.7678
     assert data.spec == "graph-sst2:split=gmt"
+    assert data.train.edge_attr.tolist() == [[1.0]] * data.train.num_edges
+    assert load("graph-sst2").train.edge_attr is None
     with pytest.raises(ShiftproofError, match="unknown split of graph-sst2"):
         load("graph-sst2", split="gsatt")
 

@@ -149,3 +149,11 @@ def test_missing_mnist_is_one_sentence(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("shiftproof.data.sources._download", lambda *_: None)
     with pytest.raises(ShiftproofError, match="the MNIST file train-images-idx3-ubyte is missing"):
         load("cmnist-75sp")
+
+
+def test_part_of_mnist_is_not_split_into_images_that_train_and_validate(tmp_path, monkeypatch) -> None:
+    """The first 20,000 and the last 5,000 of a few images would be the same ones."""
+    monkeypatch.setenv("SHIFTPROOF_DATA", str(tmp_path))
+    monkeypatch.setattr("shiftproof.data.superpixels.mnist", lambda _: (digit_images(20), np.arange(20) % 10))
+    with pytest.raises(ShiftproofError, match="60,000 images to train and 10,000 to test on, the files hold 20 and 20"):
+        load("mnist-75sp", limit=5)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from small_gmt import made, small_motifs
@@ -32,9 +34,19 @@ def test_gmt_13_the_prior_falls_in_steps_and_reaches_its_end_exactly():
     schedule.require_reached(21)
     with pytest.raises(ShiftproofError, match="only by epoch 20 of a run of 20"):
         schedule.require_reached(20)
-    for wrong in ({"final": 0.95}, {"initial": 1.1}, {"interval": 0}, {"decay": 0.0}):
+    for wrong in (
+        {"final": 0.95},
+        {"initial": 1.1},
+        {"interval": 0},
+        {"interval": 1.5},
+        {"decay": 0.0},
+        {"decay": math.nan},
+    ):
         with pytest.raises(ShiftproofError):
             PriorSchedule(**wrong)
+    slow = PriorSchedule(decay=1e-12)  # nobody counts the steps
+    assert slow.reached(slow.first_final)
+    assert slow.first_final == pytest.approx(2e12)
 
 
 def test_gmt_13_only_epochs_with_the_final_prior_are_kept_and_a_short_run_says_so(data):

@@ -9,20 +9,19 @@ from typing import Any
 import numpy as np
 import torch
 
+from shiftproof.data.array_files import ArrayFile
 from shiftproof.data.chemistry import ATOM, BOND, elements_of
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.graphs import GraphSet
 from shiftproof.data.loading import named_options
 from shiftproof.data.seeds import stream
 from shiftproof.data.sources import find
-from shiftproof.errors import ShiftproofError
 from shiftproof.registry import register
 
 ELEMENTS = ("C", "N", "O", "S", "F", "P", "Cl", "Br", "Na", "Ca", "I", "B", "H", "*")  # columns of x, spec gmt 6.10
 BONDS = (1, 2, 3, 12, 0)  # the kinds of bond that the columns of edge_attr stand for
 VALIDATION_SHARE = 0.1
 SYNMOL_VALIDATION = 1000  # spec gmt 6.10
-_PARTS = ("x", "edge_attr", "edge_index", "node_ptr", "edge_ptr", "y", "node_label", "train_idx", "test_idx")
 
 
 @register("benzene", tags=("graphs", "molecules", "files", "ground-truth"))
@@ -126,32 +125,33 @@ def _path(name: str) -> Path:
 
 
 def _smiles(name: str) -> list[str]:
-    with np.load(_path(name)) as file:
-        return [text.decode() for text in file["smiles"].tolist()]
+    file = ArrayFile(_path(name), f"the attribution set {name}")
+    return file.texts("smiles", len(file.starts("node_ptr")) - 1)
 
 
 def _read(name: str) -> tuple[GraphSet, dict[str, np.ndarray]]:
     """The molecules of a file, the part of every atom in the column `attribution`, and the rows of its split."""
     path = _path(name)
-    try:
-        with np.load(path) as file:
-            part = {key: file[key] for key in _PARTS}
-    except (ValueError, KeyError, OSError, EOFError) as problem:
-        raise ShiftproofError(f"{path} is not an attribution set or is damaged ({problem})") from None
-    x, kinds = torch.from_numpy(part["x"]).float(), torch.from_numpy(part["edge_attr"]).float()
-    if x.shape[1] != len(ELEMENTS) or kinds.shape[1] != len(BONDS):
-        raise ShiftproofError(f"{path}: atoms have {len(ELEMENTS)} types and bonds {len(BONDS)}, not {tuple(x.shape)}")
+    file = ArrayFile(path, f"the attribution set {name}")
+    atoms = file.starts("node_ptr")
+    molecules = len(atoms) - 1
+    bonds = file.starts("edge_ptr", molecules)
+    x, kinds = (
+        torch.from_numpy(file.table(part, rows, width)).float()
+        for part, rows, width in (("x", atoms[-1], len(ELEMENTS)), ("edge_attr", bonds[-1], len(BONDS)))
+    )
     graphs = GraphSet.from_parts(
-        torch.from_numpy(np.diff(part["node_ptr"].astype(np.int64))),
-        torch.from_numpy(np.diff(part["edge_ptr"].astype(np.int64))),
-        torch.from_numpy(part["edge_index"].astype(np.int64)),
+        torch.from_numpy(np.diff(atoms)),
+        torch.from_numpy(np.diff(bonds)),
+        torch.from_numpy(file.edges("edge_index", bonds[-1])),
         x=x,
         edge_attr=kinds,
-        y=torch.from_numpy(part["y"].astype(np.float32)),
+        y=torch.from_numpy(file.column("y", molecules).astype(np.float32)),
         node_columns={
             ATOM: elements_of(x, ELEMENTS, hydrogens=0 if name == "crippen" else -1),
-            "attribution": torch.from_numpy(part["node_label"].astype(np.float32)),
+            "attribution": torch.from_numpy(file.column("node_label", atoms[-1]).astype(np.float32)),
         },
         edge_columns={BOND: torch.tensor(BONDS, dtype=torch.int8)[kinds.argmax(1)]},
     )
-    return graphs, {"train": part["train_idx"].astype(np.int64), "test": part["test_idx"].astype(np.int64)}
+    graphs.check(str(path))  # before marked atoms are looked up at the ends of bonds
+    return graphs, {part: file.positions(f"{part}_idx", molecules) for part in ("train", "test")}

@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 import torch
 
+from shiftproof.data.array_files import ArrayFile
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.graphs import GraphSet
 from shiftproof.data.loading import named_options
@@ -17,12 +18,15 @@ from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.registry import register
 
 BASE_NODES = 20
+PUBLISHED = 1000  # graphs
 FEATURES, FEATURE_VALUE = 10, 0.1  # every node looks the same, as in the published file
 SHARES = (0.8, 0.1)
 
 
 @register("ba-2motifs", tags=("graphs", "generated", "ground-truth"))
-def ba_2motifs(source: Literal["generated", "published"] = "generated", seed: int = 0, graphs: int = 1000) -> Dataset:
+def ba_2motifs(
+    source: Literal["generated", "published"] = "generated", seed: int = 0, graphs: int = PUBLISHED
+) -> Dataset:
     """BA-2Motifs: 1,000 graphs of 25 nodes, the class is the motif (cycle 0, house 1), motif edges are ground truth.
 
     Each is a Barabasi-Albert tree of 20 nodes joined to the motif by one edge; edges are stored in both directions.
@@ -31,6 +35,8 @@ def ba_2motifs(source: Literal["generated", "published"] = "generated", seed: in
     given = dict(locals())
     if source not in ("generated", "published"):
         raise unknown("source of ba-2motifs", source, ("generated", "published"))
+    if source == "published" and graphs != PUBLISHED:
+        raise ShiftproofError(f"option 'graphs' is for generated ones; the published file holds {PUBLISHED}")
     if graphs < 10:
         raise ShiftproofError(f"ba-2motifs is split 80/10/10 and needs at least 10 graphs, not {graphs}")
     everything = _generated(graphs, seed) if source == "generated" else _published()
@@ -91,19 +97,20 @@ def _attachment_trees(count: int, rng: np.random.Generator) -> np.ndarray:
 
 def _published() -> GraphSet:
     path = find("interpretability/ba_2motifs.npz", what="the published BA-2Motifs")
-    try:
-        with np.load(path) as file:
-            part = {name: file[name] for name in ("edge_index", "edge_ptr", "x", "node_ptr", "y", "edge_label")}
-    except (ValueError, KeyError, OSError, EOFError) as problem:
-        raise ShiftproofError(f"{path} is not the published BA-2Motifs or is damaged ({problem})") from None
+    file = ArrayFile(path, "the published BA-2Motifs")
+    nodes = file.starts("node_ptr")
+    edges = file.starts("edge_ptr", len(nodes) - 1)
+    x = file.table("x", nodes[-1], FEATURES)
+    if not np.allclose(x, FEATURE_VALUE):
+        raise ShiftproofError(f"{path}: every node of the published BA-2Motifs has the features {FEATURE_VALUE}")
     packed = _with_truth(
-        torch.from_numpy(np.diff(part["node_ptr"])),
-        torch.from_numpy(np.diff(part["edge_ptr"])),
-        torch.from_numpy(part["edge_index"].astype(np.int64)),
-        torch.from_numpy(part["x"]),
-        torch.from_numpy(part["y"].astype(np.float32)),
+        torch.from_numpy(np.diff(nodes)),
+        torch.from_numpy(np.diff(edges)),
+        torch.from_numpy(file.edges("edge_index", edges[-1])),
+        torch.from_numpy(x),
+        torch.from_numpy(file.column("y", len(nodes) - 1).astype(np.float32)),
     )
-    if packed.edge_truth is None or not np.array_equal(packed.edge_truth.numpy(), part["edge_label"]):
+    if packed.edge_truth is None or not np.array_equal(packed.edge_truth.numpy(), file.column("edge_label")):
         raise ShiftproofError(f"{path}: the marked edges are not the motifs on the nodes 20 to 24")
     return packed
 

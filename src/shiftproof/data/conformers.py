@@ -14,6 +14,7 @@ from torch import Tensor
 
 from shiftproof.data.graphs import GraphSet
 from shiftproof.data.sources import cache_folder
+from shiftproof.data.storage import _atomically
 from shiftproof.errors import ShiftproofError, optional
 from shiftproof.workers import process_pool
 
@@ -57,9 +58,10 @@ def with_positions(
             found = load_file(cached)
     if found is None:
         found = _search(graphs, smiles, seed, workers or os.cpu_count() or 1)
+        tensors = found
         with contextlib.suppress(OSError):
             cached.parent.mkdir(parents=True, exist_ok=True)
-            save_file(found, cached)
+            _atomically(cached, lambda unfinished: save_file(tensors, unfinished))
     kept = found["kept"].bool()
     if len(kept) != len(graphs) or len(found["pos"]) != graphs.num_nodes:
         raise ShiftproofError(f"{cached} does not fit these molecules; delete it")

@@ -6,11 +6,13 @@ import contextlib
 import hashlib
 import io
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import torch
 
+from shiftproof.data.array_files import ArrayFile
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.graphs import GraphSet
 from shiftproof.data.idx import _bytes_of
@@ -59,26 +61,32 @@ def molhiv(features: Literal["ogb", "drugood"] = "ogb", bonds: bool = False) -> 
 def _read(raw: bytes, where: str, rows: dict[str, np.ndarray], features: Literal["ogb", "drugood"]) -> Dataset:
     import pandas as pd
 
-    table = pd.read_csv(io.BytesIO(raw))
+    try:
+        table = pd.read_csv(io.BytesIO(raw))
+    except ValueError as problem:  # what pandas raises for an empty table, a broken row, other than UTF-8 text
+        raise ShiftproofError(f"{where} cannot be read as a table ({str(problem).strip()})") from None
     if not {"smiles", "HIV_active"} <= set(table.columns):
         raise ShiftproofError(f"{where} needs the columns 'smiles' and 'HIV_active'")
-    highest = max(int(part.max()) for part in rows.values())
+    active = np.asarray(pd.to_numeric(table["HIV_active"], errors="coerce"), np.float32)
+    wrong = np.flatnonzero(~np.isin(active, (0, 1)))
+    if len(wrong):
+        raise ShiftproofError(
+            f"{where}: 'HIV_active' of row {wrong[0]} is {table['HIV_active'].iloc[wrong[0]]}, not 0 or 1"
+        )
+    highest = max(int(part.max(initial=0)) for part in rows.values())
     if highest >= len(table):
         raise ShiftproofError(f"{where} has {len(table)} molecules, and the scaffold split names row {highest}")
     smiles = list(table["smiles"])
     graphs = molecule_graphs(smiles, features, one_hot=False, single_atoms=True, strict=False, where=where)
-    graphs = replace(graphs, y=torch.from_numpy(table["HIV_active"].to_numpy(np.float32)))
+    graphs = replace(graphs, y=torch.from_numpy(active))
     splits = {name: graphs[torch.from_numpy(part)] for name, part in rows.items()}
     provenance = f"HIV of MoleculeNet, scaffold split recomputed as in ogbg-molhiv, {features} atom features"
     return Dataset(splits, name="molhiv", task="binary", metric="roc_auc", provenance=provenance)
 
 
-def _rows(path: object) -> dict[str, np.ndarray]:
-    try:
-        with np.load(str(path)) as file:
-            return {name: file[key].astype(np.int64) for name, key in SPLITS.items()}
-    except (ValueError, KeyError, OSError, EOFError) as problem:
-        raise ShiftproofError(f"{path} is not the scaffold split of molhiv or is damaged ({problem})") from None
+def _rows(path: Path) -> dict[str, np.ndarray]:
+    file = ArrayFile(path, "the scaffold split of molhiv")
+    return {name: file.positions(key) for name, key in SPLITS.items()}
 
 
 def _described(graphs: GraphSet, features: str, bonds: bool) -> GraphSet:

@@ -55,6 +55,10 @@ def _with_truth(everything: GraphSet) -> GraphSet:
         raise ShiftproofError(
             f"Mutagenicity has {len(ELEMENTS)} kinds of atoms, these files have {everything.num_features}"
         )
+    if int(everything.y.max()) != 1:
+        raise ShiftproofError(
+            f"Mutagenicity has 2 classes of molecules, these files have {int(everything.y.max()) + 1}"
+        )
     owner = torch.repeat_interleave(torch.arange(len(everything)), everything.edge_counts)
     truth = mutagenic_bonds(everything.x.argmax(1), everything.edge_index) & (everything.y[owner] == 0)
     marked = torch.zeros(len(everything), dtype=torch.bool).index_fill_(0, owner[truth], True)

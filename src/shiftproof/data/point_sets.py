@@ -7,15 +7,14 @@ each cloud starts, and the clouds of the split in `train`, `valid` and `test`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from shiftproof.data.array_files import ArrayFile
 from shiftproof.data.attribution import synmol
 from shiftproof.data.conformers import POSITIONS
 from shiftproof.data.dataset import Dataset
@@ -31,7 +30,7 @@ ACTSTRACK_SCALE = 100 / 2955.5  # spec gmt 7.2
 AFFINITY = 10e-9  # mol/l, spec gmt 6.11: what binds tighter is positive
 RESIDUES, ATOMS = 38, 119  # kinds, spec gmt 6.11
 CHARGE = 16  # the column of x_lig after the categorical ones, spec gmt 6.11
-_ALWAYS = ("pos", "node_label", "ptr", "train", "valid", "test")
+_MADE = "docs/point-clouds.md"
 
 
 @register("synmol-3d", tags=("graphs", "molecules", "files", "points", "ground-truth"))
@@ -68,9 +67,9 @@ def actstrack() -> Dataset:
 
     Hits have no features; each is joined to the five nearest in direction.
     """
-    part, path = _read("actstrack", "ActsTrack")
-    pos = torch.from_numpy(part["pos"]).float() * ACTSTRACK_SCALE
-    return _dataset("actstrack", "ActsTrack", part, path, pos, Neighbours(k=5, unit=True), _labels(part, path))
+    file = _open("actstrack", "ActsTrack")
+    pos = _numbers(file, "pos", 3) * ACTSTRACK_SCALE
+    return _dataset("actstrack", "ActsTrack", file, pos, Neighbours(k=5, unit=True), _labels(file))
 
 
 @register("tau3mu", tags=("graphs", "files", "points", "ground-truth"))
@@ -79,9 +78,9 @@ def tau3mu() -> Dataset:
 
     Places are pseudorapidity and azimuth, the feature is the bending angle; hits within distance 1 are joined.
     """
-    part, path = _read("tau3mu", "Tau3Mu", ("x",))
-    pos, x = torch.from_numpy(part["pos"]).float(), torch.from_numpy(part["x"]).float()
-    return _dataset("tau3mu", "Tau3Mu", part, path, pos, Neighbours(k=None, radius=1.0), _labels(part, path), x=x)
+    file = _open("tau3mu", "Tau3Mu")
+    pos, x = _numbers(file, "pos", 2), _numbers(file, "x", 1)
+    return _dataset("tau3mu", "Tau3Mu", file, pos, Neighbours(k=None, radius=1.0), _labels(file), x=x)
 
 
 @register("plbind", tags=("graphs", "files", "points", "ground-truth"))
@@ -92,30 +91,29 @@ def plbind() -> Dataset:
     in contact with the ligand are truth as well where it binds. The ligand lies in the columns `ligand_kind` (atomic
     number), `ligand_charge`, `ligand_pos` and `ligand_size`, which networks with `context=119` read.
     """
-    more = ("x", "affinity", "contact_label", "x_lig", "pos_lig", "ptr_lig")
-    part, path = _read("plbind", "PLBind", more)
-    y = torch.from_numpy(part["affinity"].reshape(-1) < AFFINITY).float()
-    sizes = torch.from_numpy(np.diff(part["ptr"]))
-    binds = torch.repeat_interleave(y > 0, sizes)
-    truth = torch.from_numpy(part["node_label"].reshape(-1) > 0)
-    truth |= binds & torch.from_numpy(part["contact_label"].reshape(-1) > 0)
-    kind = torch.from_numpy(part["x"][:, 0]).long()
-    if int(kind.min()) < 0 or int(kind.max()) >= RESIDUES:
-        raise ShiftproofError(f"{path}: the kinds of residues are 0 to {RESIDUES - 1}, not up to {int(kind.max())}")
-    x = torch.cat([torch.nn.functional.one_hot(kind, RESIDUES), torch.from_numpy(part["x"][:, 1:])], 1).float()
-    pos = torch.from_numpy(part["pos"]).float()
-    columns = _ligands(part, path)
-    return _dataset("plbind", "PLBind", part, path, pos, Neighbours(k=5), y, x=x, truth=truth, columns=columns)
+    file = _open("plbind", "PLBind")
+    starts = file.starts("ptr")
+    affinity = file.column("affinity", len(starts) - 1)
+    if (affinity <= 0).any():
+        raise ShiftproofError(f"{file.path}: 'affinity' row {(affinity <= 0).argmax()} is not positive")
+    y = torch.from_numpy(affinity < AFFINITY).float()
+    binds = torch.repeat_interleave(y > 0, torch.from_numpy(np.diff(starts)))
+    near, touching = (torch.from_numpy(file.column(part, starts[-1]) > 0) for part in ("node_label", "contact_label"))
+    told = _numbers(file, "x", 3)
+    kind = _kinds(told[:, 0], RESIDUES, "residues", file)
+    x = torch.cat([torch.nn.functional.one_hot(kind, RESIDUES), told[:, 1:]], 1).float()
+    pos, truth = _numbers(file, "pos", 3), near | (binds & touching)
+    return _dataset("plbind", "PLBind", file, pos, Neighbours(k=5), y, x=x, truth=truth, columns=_ligands(file))
 
 
-def _ligands(part: Mapping[str, np.ndarray], path: Path) -> dict[str, Tensor]:
+def _ligands(file: ArrayFile) -> dict[str, Tensor]:
     """Every ligand padded to the largest, so that a graph has one row of each column."""
-    size = torch.from_numpy(np.diff(part["ptr_lig"]))
-    if len(size) != len(part["ptr"]) - 1:
-        raise ShiftproofError(f"{path}: {len(size)} ligands for {len(part['ptr']) - 1} proteins")
-    kind = torch.from_numpy(part["x_lig"][:, 0])
-    if float(kind.min()) < 0 or float(kind.max()) >= ATOMS:
-        raise ShiftproofError(f"{path}: the kinds of ligand atoms are 0 to {ATOMS - 1}, not up to {int(kind.max())}")
+    starts, proteins = file.starts("ptr_lig"), len(file.starts("ptr")) - 1
+    size = torch.from_numpy(np.diff(starts))
+    if len(size) != proteins:
+        raise ShiftproofError(f"{file.path}: {len(size)} ligands for {proteins} proteins")
+    told = torch.from_numpy(file.table("x_lig", starts[-1], CHARGE + 1)).float()
+    kind = _kinds(told[:, 0], ATOMS, "ligand atoms", file)
     real = torch.arange(int(size.max())) < size.unsqueeze(1)
 
     def padded(values: Tensor) -> Tensor:
@@ -125,62 +123,58 @@ def _ligands(part: Mapping[str, np.ndarray], path: Path) -> dict[str, Tensor]:
 
     return {
         "ligand_kind": padded(kind.to(torch.int16)),
-        "ligand_charge": padded(torch.from_numpy(part["x_lig"][:, CHARGE]).float()),
-        "ligand_pos": padded(torch.from_numpy(part["pos_lig"]).float()),
+        "ligand_charge": padded(told[:, CHARGE]),
+        "ligand_pos": padded(torch.from_numpy(file.table("pos_lig", starts[-1], 3)).float()),
         "ligand_size": size,
     }
 
 
-def _read(name: str, title: str, more: tuple[str, ...] = ()) -> tuple[dict[str, np.ndarray], Path]:
-    """The arrays of a file, all there and of lengths that fit each other."""
-    file = f"{name}.npz"
-    path = find((f"{name}/{file}", file), what=f"{title} (made from the authors' file, see docs/point-clouds.md)")
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            part = {key: archive[key] for key in archive.files}
-    except (ValueError, OSError, EOFError) as problem:
-        raise ShiftproofError(f"{path} is not {title} or is damaged ({problem})") from None
-    for key in (*_ALWAYS, *more):
-        if key not in part:
-            raise ShiftproofError(f"{path} has no array '{key}'; docs/point-clouds.md says how it is made")
-    points, clouds = int(part["ptr"][-1]), len(part["ptr"]) - 1
-    for key in ("pos", "node_label", *(k for k in ("x", "contact_label") if k in more)):
-        if len(part[key]) != points:
-            raise ShiftproofError(f"{path}: '{key}' has {len(part[key])} rows, 'ptr' ends at {points}")
-    for key in ("train", "valid", "test"):
-        if len(part[key]) and not 0 <= int(part[key].min()) <= int(part[key].max()) < clouds:
-            raise ShiftproofError(f"{path}: '{key}' names clouds from 0 to {clouds - 1}, and others")
-    return part, path
+def _kinds(numbers: Tensor, count: int, what: str, file: ArrayFile) -> Tensor:
+    """Numbers of kinds, of which there are `count`."""
+    bad = ((numbers < 0) | (numbers >= count) | (numbers != numbers.floor())).nonzero()
+    if len(bad):
+        found = f"{float(numbers[bad[0]]):g} in row {int(bad[0])}"
+        raise ShiftproofError(f"{file.path}: the kinds of {what} are 0 to {count - 1}, not {found}")
+    return numbers.long()
 
 
-def _labels(part: Mapping[str, np.ndarray], path: Path) -> Tensor:
-    if "y" not in part or part["y"].size != len(part["ptr"]) - 1:
-        raise ShiftproofError(f"{path} needs an array 'y' of {len(part['ptr']) - 1} labels")
-    return torch.from_numpy(part["y"].reshape(-1)).float()
+def _open(name: str, title: str) -> ArrayFile:
+    path = find((f"{name}/{name}.npz", f"{name}.npz"), what=f"{title} (made from the authors' file, see {_MADE})")
+    return ArrayFile(path, title, f"; {_MADE} says how it is made")
+
+
+def _numbers(file: ArrayFile, part: str, columns: int) -> Tensor:
+    """An array with one row for each point."""
+    return torch.from_numpy(file.table(part, file.starts("ptr")[-1], columns)).float()
+
+
+def _labels(file: ArrayFile) -> Tensor:
+    return torch.from_numpy(file.column("y", len(file.starts("ptr")) - 1)).float()
 
 
 def _dataset(
     name: str,
     title: str,
-    part: Mapping[str, np.ndarray],
-    path: Path,
+    file: ArrayFile,
     pos: Tensor,
     neighbours: Neighbours,
     y: Tensor,
     **more: Any,
 ) -> Dataset:
     """The clouds of a file in the file's split; where it says no more, points are true in positive clouds alone."""
-    sizes = torch.from_numpy(np.diff(part["ptr"]).astype(np.int64))
+    starts = file.starts("ptr")
+    sizes = torch.from_numpy(np.diff(starts))
     truth = more.pop("truth", None)
     if truth is None:
-        truth = torch.from_numpy(part["node_label"].reshape(-1) > 0) & torch.repeat_interleave(y > 0, sizes)
+        marked = torch.from_numpy(file.column("node_label", starts[-1]) > 0)
+        truth = marked & torch.repeat_interleave(y > 0, sizes)
+    rows = {split: torch.from_numpy(file.positions(key, len(sizes))) for split, key in _SPLITS.items()}
     clouds = point_graphs(pos, sizes, neighbours, truth=truth, y=y, **more)
-    rows = {split: torch.from_numpy(part[key].astype(np.int64)) for split, key in _SPLITS.items()}
     return Dataset(
         {split: clouds[chosen] for split, chosen in rows.items()},
         name=name,
         task="binary",
-        provenance=f"{title} of the LRI collection ({path.name})",
+        provenance=f"{title} of the LRI collection ({file.path.name})",
     )
 
 

@@ -32,7 +32,7 @@ class Neighbours:
             raise ShiftproofError("neighbours are the 'k' nearest points or those within 'radius', one of the two")
         if self.k is not None and self.k < 1:
             raise ShiftproofError(f"a point has at least one neighbour, itself, not {self.k}")
-        if self.radius is not None and self.radius <= 0:
+        if self.radius is not None and not self.radius > 0:
             raise ShiftproofError(f"the radius of a neighbourhood is positive, not {self.radius}")
 
     def edges(self, pos: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:

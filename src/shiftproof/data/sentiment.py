@@ -35,7 +35,8 @@ def graph_sst5() -> Dataset:
 def graph_sst2(split: Literal["degree", "gmt"] = "degree") -> Dataset:
     """Graph-SST2: positive or negative phrases, train on low average degrees, test on high ones (needs its files).
 
-    `split="gmt"` is that of the explanation papers instead, which train on high degrees (long phrases).
+    `split="gmt"` is that of the explanation papers instead, which train on high degrees (long phrases) and give every
+    edge the feature 1.
     """
     if split not in ("degree", "gmt"):
         raise unknown("split of graph-sst2", split, ("degree", "gmt"))
@@ -177,6 +178,7 @@ def _by_degree(
     graphs = replace(graphs, columns={"degree": torch.from_numpy((edges / nodes).astype(np.float32))})
     if split == "gmt":
         parts = gmt_split(edges, nodes)
+        graphs = replace(graphs, edge_attr=torch.ones(graphs.num_edges, 1))  # spec gmt 6.6
     else:
         parts = degree_split(edges, nodes, "reversed" if split == "reversed" else "rising")
     for part, rows in parts.items():

@@ -103,8 +103,13 @@ def mnist_75sp(seed: int = 0, limit: int | None = None, workers: int = 1) -> Dat
     """
     limit = _at_least_one(limit, "mnist-75sp")
     images, digits = mnist("train")
-    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed)).numpy()
     test_images, test_digits = mnist("test")
+    if (len(images), len(test_images)) != (60_000, 10_000):  # of few, the same would train and validate
+        raise ShiftproofError(
+            f"mnist-75sp needs MNIST's 60,000 images to train and 10,000 to test on, "
+            f"the files hold {len(images)} and {len(test_images)}"
+        )
+    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed)).numpy()
     trained = Source("mnist-train", images, ASKED_GREY)
     tested = Source("mnist-test", test_images, ASKED_GREY)
     parts = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -94,7 +95,7 @@ def interval(values: Tensor, level: float, graphs: int) -> tuple[float, float]:
 
 def require_interval(resamples: int, level: float) -> None:
     """Refuse settings of which there is no interval."""
-    if not isinstance(resamples, int) or resamples < 1 or not 0 < level < 1:
+    if not isinstance(resamples, Integral) or resamples < 1 or not 0 < level < 1:
         raise ShiftproofError(
             f"an interval takes at least one resample and a level in (0, 1), not {resamples} and {level}"
         )

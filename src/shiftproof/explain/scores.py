@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral
 from typing import Literal
 
 import torch
@@ -98,7 +99,7 @@ def precision_at_k(
     The share is of `k` even where a graph has fewer elements (spec gmt 7.7). `k=None` takes as many as the graph has
     true ones, and leaves out graphs without any.
     """
-    if k is not None and (not isinstance(k, int) or k < 1):
+    if k is not None and (not isinstance(k, Integral) or k < 1):
         raise ShiftproofError(f"precision is taken of a whole number of elements, at least one, not {k!r}")
     found, truth = true_elements(explanation, of)
     graph, graphs = found.graph, found.num_graphs

@@ -110,10 +110,7 @@ class MaskNetwork(nn.Module):
         seed: int = 0,
     ) -> MaskNetwork:
         """Train on graphs; their labels are looked at only where `target` says so."""
-        if epochs < 1 or not lr > 0:
-            raise ShiftproofError(
-                f"a mask network is trained for at least one epoch at a rate above 0, not {epochs} at {lr}"
-            )
+        require_training(epochs, lr)
         optimizer = torch.optim.Adam(self.to(graphs.device).parameters(), lr=lr)
 
         def step(epoch: int, batch: GraphBatch) -> None:
@@ -130,6 +127,14 @@ class MaskNetwork(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.kind!r}, size={self.size}, entropy={self.entropy}"
+
+
+def require_training(epochs: int, lr: float) -> None:
+    """A network that masks can be trained for so long at such a rate."""
+    if epochs < 1 or not lr > 0:
+        raise ShiftproofError(
+            f"a mask network is trained for at least one epoch at a rate above 0, not {epochs} at {lr}"
+        )
 
 
 def _labels(batch: GraphBatch, logits: Tensor, task: Task) -> Tensor:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+from numbers import Integral
 from typing import Any, Literal
 
 import torch
@@ -109,10 +111,10 @@ class GMTSimulated(GSAT):
         **options: Any,
     ) -> None:
         for name, value in (("samples", samples), ("eval_samples", eval_samples)):
-            if value is not None and value < 1:
+            if value is not None and (not isinstance(value, Integral) or value < 1):
                 raise ShiftproofError(f"'{name}' is a whole number from 1, not {value}")
         memory_gib = _memory_here() if memory_gib is None else memory_gib
-        if memory_gib <= 0:
+        if not 0 < memory_gib < math.inf:
             raise ShiftproofError(f"'memory_gib' is positive, not {memory_gib}")
         super().__init__(shape, network=network, **options)
         self.samples, self.eval_samples, self.eval_seed = samples, eval_samples or samples, eval_seed

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.graphs import GraphBatch
+from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import DataShape, FirstStage, Method, Network, Trains, variant
 from shiftproof.methods.explanation import Explanation
 from shiftproof.methods.gmt import GMTLin, GMTSimulated
@@ -74,6 +75,10 @@ class GMTSam(Method):
         **options: Any,
     ) -> None:
         super().__init__(shape)
+        if not 0 <= ratio <= 1:  # said before the first stage is trained, not by the second
+            raise ShiftproofError(f"'ratio' is the share of edges on top, from 0 to 1, not {ratio}")
+        if reference_epochs is not None and reference_epochs < 1:
+            raise ShiftproofError(f"'reference_epochs' is a whole number from 1, not {reference_epochs}")
         if extractor != "sampled":  # nothing is drawn there
             drawing = options_of(GMTSimulated).keys() - options_of(GSAT).keys()
             options = {name: value for name, value in options.items() if name not in drawing}

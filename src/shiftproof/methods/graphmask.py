@@ -116,6 +116,16 @@ class LayerGates(nn.Module):
         open_ = torch.stack([segment_mean(share, owner, graphs).mean() for _, share in drawn.values()]).sum()
         return open_, divergence(whole, moved, model.task_of(whole)).mean()
 
+    def require_training(self, epochs: int, lr: float) -> None:
+        """These gates can be trained for so long at such a rate."""
+        depth = len(self.gates)
+        if epochs < depth:
+            raise ShiftproofError(
+                f"{depth} layers are gated one after the other in at least {depth} epochs, not {epochs}"
+            )
+        if not lr > 0:
+            raise ShiftproofError(f"gates are trained at a rate above 0, not {lr}")
+
     def fit(
         self,
         model: WeightedModel,
@@ -127,13 +137,8 @@ class LayerGates(nn.Module):
         seed: int = 0,
     ) -> LayerGates:
         """Train on graphs, whose labels are not looked at: the model's own predictions are what is to be kept."""
+        self.require_training(epochs, lr)
         depth = len(self.gates)
-        if epochs < depth:
-            raise ShiftproofError(
-                f"{depth} layers are gated one after the other in at least {depth} epochs, not {epochs}"
-            )
-        if not lr > 0:
-            raise ShiftproofError(f"gates are trained at a rate above 0, not {lr}")
         multiplier = torch.tensor(FIRST_MULTIPLIER, device=graphs.device, requires_grad=True)
         steeper = torch.optim.RMSprop([multiplier], lr=MULTIPLIER_LR, maximize=True)
         optimizer = torch.optim.Adam(self.parameters(), lr=lr)

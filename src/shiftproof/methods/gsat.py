@@ -72,6 +72,10 @@ class GSAT(Method):
         super().__init__(shape)
         if shape.kind != "graphs":
             raise ShiftproofError(f"{type(self).__name__} works on graphs, not on plain tensors")
+        if smooth_min < 0:
+            raise ShiftproofError(f"'smooth_min' is a number of rounds, from 0, not {smooth_min}")
+        if scorer_dropout is not None and not 0 <= scorer_dropout < 1:
+            raise ShiftproofError(f"'scorer_dropout' is from 0 and below 1, not {scorer_dropout}")
         if smooth_min and attention != "node":
             raise ShiftproofError("'smooth_min' smooths attention to nodes; set attention='node'")
         spec = network or Network()

@@ -60,6 +60,8 @@ class InterpretableMethod(Method):
         super().__init__(shape)
         if shape.kind != "graphs":
             raise ShiftproofError(f"{type(self).__name__} works on graphs, not on plain tensors")
+        if classifier_width is not None and classifier_width < 1:
+            raise ShiftproofError(f"'classifier_width' is a whole number from 1, not {classifier_width}")
         spec = network or Network()
         width = classifier_width or spec.hidden
         inputs = spec.hidden if classifier_input == "feat" else shape.in_shape[0]

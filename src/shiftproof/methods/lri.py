@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -66,7 +68,7 @@ class LRIGaussian(Method):
         super().__init__(shape)
         if shape.kind != "graphs":
             raise ShiftproofError("LRIGaussian works on graphs, not on plain tensors")
-        if dimensions < 1 or scale <= 0:
+        if dimensions < 1 or not 0 < scale < math.inf:
             raise ShiftproofError(f"'dimensions' and 'scale' are positive, not {dimensions} and {scale}")
         spec = network or Network()
         sees_places = spec.conv in POINT_CONVS

@@ -6,6 +6,8 @@ batch are explained at once; no graph's scores depend on the others.
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -40,8 +42,7 @@ def gnnexplainer(
     over the whole batch is the same as one graph after the other. With a `size` too small everything is kept; 0.1 is
     the published weight for BA-2Motifs and GIN (spec gmt 5.3).
     """
-    if steps < 1 or not lr > 0:
-        raise ShiftproofError(f"GNNExplainer takes at least one step of positive size, not {steps} of {lr}")
+    require_search("GNNExplainer", steps, lr, size, entropy)
     owner, graphs = batch.edge_batch, batch.num_graphs
     with model.frozen():
         with torch.no_grad():
@@ -61,6 +62,14 @@ def gnnexplainer(
             (mask.grad,) = torch.autograd.grad(cost.sum(), [mask])
             optimizer.step()
     return symmetrise(mask.detach().sigmoid(), reverse_edges(batch.edge_index, batch.num_nodes))
+
+
+def require_search(name: str, steps: int, lr: float, size: float, entropy: float) -> None:
+    """The search for a mask can be made; a price that is NaN would make NaN of every score."""
+    if steps < 1 or not lr > 0:
+        raise ShiftproofError(f"{name} takes at least one step of positive size, not {steps} of {lr}")
+    if not (math.isfinite(size) and math.isfinite(entropy)):
+        raise ShiftproofError(f"'size' and 'entropy' of {name} are finite numbers, not {size} and {entropy}")
 
 
 def gradient(model: WeightedModel, batch: GraphBatch) -> Tensor:

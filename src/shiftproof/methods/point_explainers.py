@@ -9,9 +9,11 @@ from shiftproof.data.dataset import Dataset
 from shiftproof.data.graphs import GraphBatch, GraphSet
 from shiftproof.data.points import moved, positions
 from shiftproof.errors import ShiftproofError
+from shiftproof.methods.amortised import require_training
 from shiftproof.methods.base import DataShape, Method, Network, Trains, width_of
 from shiftproof.methods.explanation import Explanation
 from shiftproof.methods.gsat import head_of
+from shiftproof.methods.masks import require_search
 from shiftproof.methods.point_masks import SCORER_DROPOUT, PointMaskNetwork, as_seen, bernmask, gradcam, gradgeo
 from shiftproof.methods.posthoc import PostHoc
 from shiftproof.methods.weighted import as_weighted
@@ -53,6 +55,7 @@ class BernMask(_PostHocPoints):
         entropy: float = 0.01,
     ) -> None:
         super().__init__(shape, network=network)
+        require_search("BernMask", steps, mask_lr, size, entropy)  # before a model is trained for it
         self.steps, self.mask_lr, self.size, self.entropy = steps, mask_lr, size, entropy
 
     def scores(self, batch: GraphBatch) -> Tensor:
@@ -81,6 +84,7 @@ class BernMaskP(_PostHocPoints):
         entropy: float = 0.01,
     ) -> None:
         super().__init__(shape, network=network)
+        require_training(explainer_epochs, explainer_lr)
         self.explainer_epochs, self.explainer_lr = explainer_epochs, explainer_lr
         width = width_of(self.model.featurizer)
         self.explainer = PointMaskNetwork(width, size=size, entropy=entropy).requires_grad_(False)

@@ -14,7 +14,7 @@ from shiftproof.data.graphs import GraphBatch
 from shiftproof.data.points import moved, positions
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.amortised import MaskNetwork
-from shiftproof.methods.masks import bernoulli_entropy, disagreement
+from shiftproof.methods.masks import bernoulli_entropy, disagreement, require_search
 from shiftproof.methods.weighted import WeightedModel
 from shiftproof.nn import GraphFeaturizer, NodeScorer, lift_to_edges, sample_concrete, segment_count, segment_mean
 
@@ -40,8 +40,7 @@ def bernmask(
     is given. Means are over the points of each cloud, so one mask over a batch is the same as one cloud after the
     other.
     """
-    if steps < 1 or lr <= 0:
-        raise ShiftproofError(f"BernMask takes at least one step of positive size, not {steps} of {lr}")
+    require_search("BernMask", steps, lr, size, entropy)
     owner, graphs = batch.batch, batch.num_graphs
     if noise is None:
         generator = torch.Generator().manual_seed(seed)

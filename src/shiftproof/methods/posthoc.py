@@ -10,11 +10,11 @@ from torch import Tensor
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.graphs import GraphBatch, GraphSet
 from shiftproof.errors import ShiftproofError
-from shiftproof.methods.amortised import MaskNetwork, Target
+from shiftproof.methods.amortised import MaskNetwork, Target, require_training
 from shiftproof.methods.base import DataShape, Method, Network, Trains, reference_model, width_of
 from shiftproof.methods.explanation import Explanation
 from shiftproof.methods.graphmask import ALLOWANCE, LayerGates, layer_gates
-from shiftproof.methods.masks import gnnexplainer
+from shiftproof.methods.masks import gnnexplainer, require_search
 from shiftproof.methods.weighted import WeightedModel, as_weighted
 from shiftproof.objectives import sample_losses
 from shiftproof.registry import register, with_options_of
@@ -87,6 +87,7 @@ class GNNExplainerMethod(PostHoc):
         entropy: float = 1.0,
     ) -> None:
         super().__init__(shape, network=network)
+        require_search("GNNExplainer", steps, mask_lr, size, entropy)  # before a model is trained for it
         self.steps, self.mask_lr, self.size, self.entropy = steps, mask_lr, size, entropy
 
     def scores(self, batch: GraphBatch) -> Tensor:
@@ -109,6 +110,7 @@ class _Amortised(PostHoc):
         explainer_lr: float = 1e-3,
     ) -> None:
         super().__init__(shape, network=network)
+        require_training(explainer_epochs, explainer_lr)
         self.explainer_epochs, self.explainer_lr = explainer_epochs, explainer_lr
 
     def prepare(self, dataset: Dataset, trainer: Trains) -> None:
@@ -177,6 +179,7 @@ class GraphMaskMethod(_Amortised):
         super().__init__(shape, network=network, **options)
         if layerwise:
             gates = layer_gates(self.explained, size=size, entropy=entropy, allowance=allowance)
+            gates.require_training(self.explainer_epochs, self.explainer_lr)  # before a model is trained for them
             self.explainer = gates.requires_grad_(False)
         else:
             width = width_of(self.model.featurizer)

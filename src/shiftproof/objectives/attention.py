@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Integral
 
 from torch import Tensor
 
@@ -34,9 +35,9 @@ class PriorSchedule:
             raise ShiftproofError(f"the prior needs 0 < final_r <= initial_r <= 1, not {self.final} and {self.initial}")
         if self.final == 1:
             raise ShiftproofError("'final_r' is below 1: a prior that keeps every edge explains nothing")
-        if self.interval < 1:
+        if not isinstance(self.interval, Integral) or self.interval < 1:
             raise ShiftproofError(f"'decay_interval' is a whole number from 1, not {self.interval}")
-        if self.decay < 0 or (self.decay == 0 and self.final < self.initial):
+        if not 0 <= self.decay < math.inf or (self.decay == 0 and self.final < self.initial):
             raise ShiftproofError(f"'decay' must lead from {self.initial} to {self.final}; {self.decay} does not")
 
     def at(self, epoch: int) -> float:
@@ -51,7 +52,8 @@ class PriorSchedule:
     @property
     def first_final(self) -> int:
         """The first epoch with the final prior."""
-        steps = 0
+        steps = int((self.initial - self.final) / self.decay) if self.decay else 0  # or one more or less, by rounding
+        steps = max(steps - 1, 0)
         while not self.reached(steps * self.interval):
             steps += 1
         return steps * self.interval

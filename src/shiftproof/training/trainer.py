@@ -117,7 +117,8 @@ class Trainer:
     ) -> Loop:
         """The run of a helper model, before its first step."""
         folder = None if self.out is None else Path(self.out) / name
-        child = replace(self, out=folder, resume=True, epochs=epochs or self.epochs, balance=Weighted())
+        epochs = self.epochs if epochs is None else epochs
+        child = replace(self, out=folder, resume=True, epochs=epochs, balance=Weighted())
         child.selection = selection or self.selection
         config = {"method": name, "seed": self.seed, "data": dataset.spec, "own_method": True}
         return Loop(child, method, dataset, config)
