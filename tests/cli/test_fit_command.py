@@ -4,7 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from from_outside import BITS, FAST, GRAPHS, assert_one_sentence
+
+import shiftproof as sp
+from shiftproof.data.storage import save_dataset
 
 
 def test_methods_and_seeds_make_a_table_and_a_folder_each(shiftproof, tmp_path):
@@ -33,6 +37,19 @@ def test_json_is_all_that_is_printed_for_machines(shiftproof):
     assert rows[0]["dataset"] == BITS
     values = json.loads(Path("runs/erm/seed-0/metrics.json").read_text())["metrics"]["test"]
     assert rows[0]["values"] == [values[rows[0]["metric"]]]
+
+
+def test_a_measure_without_a_value_is_said_to_have_none(shiftproof):
+    x = torch.randn(40, 3)
+    part = sp.DomainSet(x=x, y=(x[:, 0] > 0).float())
+    one_class = sp.DomainSet(x=x, y=torch.ones(40))
+    data = sp.Dataset({"train": part, "val": part, "test": one_class}, name="mine", task="binary", metric="roc_auc")
+    save_dataset(data, "mine")
+    status, out, err = shiftproof("fit", "mine", "-m", "erm", *FAST)
+    assert (status, err) == (0, "")
+    assert "undefined: the measure has no value" in out
+    _, out, _ = shiftproof("fit", "mine", "-m", "erm", *FAST, "--metric", "accuracy", "--out", "others")
+    assert "undefined" not in out
 
 
 def test_a_grid_tries_every_combination(shiftproof, tmp_path):

@@ -5,7 +5,9 @@ import subprocess
 import sys
 
 import pytest
+import typer
 
+from shiftproof.cli import app
 from shiftproof.registry import KINDS, datasets, methods
 
 
@@ -31,6 +33,29 @@ def test_each_kind_is_listed_for_people(shiftproof, kind):
             assert entry.name in out
     if kind and not list(KINDS[kind]):
         assert f"{kind}: none yet" in out
+
+
+def test_what_is_listed_is_words_without_markup(shiftproof):
+    _, out, _ = shiftproof("list", "--json")
+    summaries = [entry["summary"] for entries in json.loads(out).values() for entry in entries]
+    assert not [summary for summary in summaries if ":math:" in summary]
+
+
+def test_recipes_take_no_options_and_have_no_empty_column_for_them(shiftproof):
+    _, out, _ = shiftproof("list", "recipes")
+    assert out.splitlines()[1].split() == ["name", "what", "it", "is"]
+    _, out, _ = shiftproof("list", "attacks")
+    assert out.splitlines()[1].split() == ["name", "options", "what", "it", "is"]
+
+
+def test_every_option_of_every_command_says_what_it_is():
+    silent = [
+        f"{name} {parameter.name}"
+        for name, command in typer.main.get_command(app).commands.items()
+        for parameter in command.params
+        if not parameter.help
+    ]
+    assert not silent
 
 
 def test_every_command_explains_itself(shiftproof):

@@ -17,7 +17,14 @@ def diagnose(shiftproof):
 def test_it_tells_in_words_and_writes_what_it_told(diagnose, tmp_path) -> None:
     status, out, err = diagnose(TINY, "--out", "told", "--epochs", 1, "--device", "cpu")
     assert (status, err) == (0, "")
-    for words in ("The shortcut dominates", "Can cope: gala", "Cannot: erm", "Assistant", "Expected drop"):
+    for words in (
+        "The shortcut dominates",
+        "Can cope: gala",
+        "GALA copes",
+        "Cannot: erm",
+        "Assistant",
+        "Expected drop",
+    ):
         assert words in out
     assert sorted(path.name for path in (tmp_path / "told").iterdir()) == [
         "diagnosis.html",
@@ -46,6 +53,7 @@ def test_a_column_can_be_the_environment(diagnose) -> None:
         (["two-piece:inv=2"], "chance between 0 and 1"),
         (["two-piece:inv"], "key=value"),
         (["missing.csv"], "there is no file or folder"),
+        (["cora-like:nodes=100"], "'cora-like' is one graph whose nodes are classified"),
         ([TINY, "--group", "bass", "--no-assistant"], "did you mean 'base'"),
         ([TINY, "--device", "tpu"], "'tpu' is not a device"),
         ([TINY, "--out", "taken", "--no-assistant"], "--out names a folder"),

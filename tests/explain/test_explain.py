@@ -100,6 +100,8 @@ def test_graphs_of_another_kind_and_wrong_files_are_one_sentence(folder, tmp_pat
         sp.explain(folder, sp.load("ba-2motifs", graphs=20).test)
     with pytest.raises(ShiftproofError, match="plain tensors"):
         sp.explain(folder, "two-bit:per_env=50")
+    with pytest.raises(ShiftproofError, match="'cora-like' is one graph whose nodes are classified"):
+        sp.explain(folder, "cora-like:nodes=100")
     with pytest.raises(ShiftproofError, match=r"must end in \.png, \.svg or \.pdf"):
         sp.explain(folder, sp.load(SMALL).test[:1]).draw(tmp_path / "why.txt")
 
@@ -157,7 +159,7 @@ def test_the_command_says_which_molecules_it_left_out_and_that_one_has_no_interv
         main()
     assert not ended.value.code
     said = capsys.readouterr()
-    assert "note: 1 rows are left out" in said.err
+    assert "note: 1 row is left out" in said.err
     assert "nonsense(" in (out / "rejected.csv").read_text()
     assert "of one graph and without an interval" in said.out
 

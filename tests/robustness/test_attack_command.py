@@ -136,6 +136,14 @@ def test_the_command_line_attacks_a_file(tmp_path: Path, run) -> None:
     assert json.loads(seen.stdout)["spent"]["edges"] == 12
 
 
+def test_the_title_of_the_table_is_one_line_however_narrow_the_table(tmp_path: Path, run) -> None:
+    data = small().save(tmp_path / "mine.npz")
+    asked = "--attack pgd:steps=2,rate=0.01,patience=7 --defences gcn --epochs 2"
+    seen = run("attack", str(data), *asked.split())
+    assert seen.returncode == 0, seen.stderr
+    assert seen.stdout.splitlines()[0] == "pgd:steps=2,rate=0.01,patience=7 on small, accuracy in %"
+
+
 SOURCE = """
 import torch
 from torch import nn

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -263,8 +265,10 @@ def test_isolated_targets_are_named_unless_let_pass() -> None:
 
 
 def test_build_attack_wants_a_name_or_a_thing_that_runs() -> None:
-    with pytest.raises(ShiftproofError, match="method 'run'"):
+    with pytest.raises(ShiftproofError, match=r"an object with 'run'.*; int has no 'run'"):
         build_attack(3)  # type: ignore[arg-type]
+    with pytest.raises(ShiftproofError, match="SimpleNamespace has no 'kind'"):
+        build_attack(SimpleNamespace(run=Cheater().run))  # type: ignore[arg-type]
     with pytest.raises(ShiftproofError, match="options go with the name"):
         build_attack(Cheater(), rate=0.1)  # type: ignore[arg-type]
 

@@ -60,7 +60,9 @@ def fit(
     compile_: Compile = False,
     fuse: Fuse = False,
     device: Device = "auto",
-    metric: Annotated[str | None, typer.Option(help="What to report instead of the data set's metric.")] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="What to report instead of the data set's metric (accuracy, mcc, ...).")
+    ] = None,
     table: Annotated[Path | None, typer.Option(help="Also write the results table to this file.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -110,6 +112,8 @@ def fit(
         print(json.dumps(rows, indent=1))
         return
     print_rows(rows)
+    if any(row["mean"] is None for row in rows):
+        print("undefined: the measure has no value, as where all test samples are of one class; --metric names another")
     print(f"runs in {out}; a page of them: shiftproof report {out}")
 
 

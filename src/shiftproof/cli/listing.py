@@ -47,9 +47,18 @@ def list_(
         return
     for name, entries in found.items():
         if entries or kind is not None:
-            columns = ["name", "options", "what it is"]
-            rows = [[entry["name"], _short_options(entry["options"]), entry["summary"]] for entry in entries]
-            print_table(name, columns, rows) if rows else print(f"{name}: none yet")
+            _print_kind(name, entries)
+
+
+def _print_kind(kind: str, entries: list[dict[str, Any]]) -> None:
+    """The entries of a kind as a table, without a column of options where none has any."""
+    if not entries:
+        print(f"{kind}: none yet")
+        return
+    columns = ["name", "options", "what it is"]
+    rows = [[entry["name"], _short_options(entry["options"]), entry["summary"]] for entry in entries]
+    keep = [0, 1, 2] if any(row[1] for row in rows) else [0, 2]
+    print_table(kind, [columns[i] for i in keep], [[row[i] for i in keep] for row in rows])
 
 
 def _described(kind: str, entry: Any) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def diagnose(
     as_json: Json = False,
 ) -> None:
     """Say which shifts the data hold, how strong the shortcuts are, what it may cost and what cannot be known."""
-    from shiftproof.data import load
+    from shiftproof.data import load_samples
     from shiftproof.diagnose import diagnose as ask
     from shiftproof.diagnose import write_diagnosis
     from shiftproof.training.checkpoint import require_folder
@@ -34,7 +34,8 @@ def diagnose(
     if out is not None:
         require_folder(out)
     style = "none" if as_json else "auto"
-    found = ask(load(data, group=group), seed=seed, assistant=assistant, epochs=epochs, device=device, progress=style)
+    dataset = load_samples(data, group=group)
+    found = ask(dataset, seed=seed, assistant=assistant, epochs=epochs, device=device, progress=style)
     written = [] if out is None else write_diagnosis(found, out)
     if as_json:
         print(json.dumps(found.to_json(), indent=1))

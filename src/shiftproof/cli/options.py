@@ -19,13 +19,19 @@ app = typer.Typer(
 )
 
 Data = Annotated[str, typer.Argument(metavar="DATA", help="A name with options (spmotif-struc:bias=0.9) or a path.")]
-Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting; may be repeated.")]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A setting of method, network or training; may be repeated."),
+]
+NodeData = Annotated[
+    str, typer.Argument(metavar="DATA", help="A node graph: a name with options (cora:features=embedded) or a path.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of a table.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda or auto.")]
 Compile = Annotated[bool, typer.Option("--compile", help="Compile (CPU) or replay (GPU) the step.")]
 Fuse = Annotated[bool, typer.Option("--fuse", help="As --compile; on a GPU with fused kernels (a minute, once).")]
 Workers = Annotated[int, typer.Option(help="Processes that train side by side.")]
-Stack = Annotated[int, typer.Option(help="Seeds of a cell that are trained as one (GPU; graphs): faster, other draws.")]
+Stack = Annotated[int, typer.Option(help="How many seeds to train as one (GPU; graphs): faster, other draws.")]
 Smiles = Annotated[str | None, typer.Option(help="Your table: the column of SMILES.")]
 Label = Annotated[list[str] | None, typer.Option(help="Your table: the column of labels; may be repeated; '*' is all.")]
 Env = Annotated[str | None, typer.Option(help="Your table: the column of environments, or scaffold or size.")]

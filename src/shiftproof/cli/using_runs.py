@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from shiftproof.cli.options import Data, Json, Sets, Workers, app
+from shiftproof.cli.options import Data, Json, Workers, app
 from shiftproof.cli.printing import print_rows
 
 
@@ -28,8 +28,14 @@ def predict(
 
     written = write_predictions(run, data, out, split=split)
     if not as_json and "rejected" in written:
-        print(f"note: {written['rejected']} rows are left out; see {written['rejected_file']}", file=sys.stderr)
+        _note_rejected(written)
     print(json.dumps(written) if as_json else f"{written['samples']} predictions in {out}")
+
+
+def _note_rejected(written: dict[str, Any]) -> None:
+    count = written["rejected"]
+    rows = "1 row is" if count == 1 else f"{count} rows are"
+    print(f"note: {rows} left out; see {written['rejected_file']}", file=sys.stderr)
 
 
 @app.command()
@@ -43,9 +49,15 @@ def explain(
     graphs: Annotated[int, typer.Option(min=1, help="How many graphs to draw.")] = 12,
     by: Annotated[
         str | None,
-        typer.Option(help="own, gnnexplainer, pgexplainer, graphmask, gradient or occlusion; own where there are any."),
+        typer.Option(
+            help="own (the method's own scores), gnnexplainer, pgexplainer, graphmask, gradient or occlusion; "
+            "left out: own where the method has any, else gnnexplainer."
+        ),
     ] = None,
-    settings: Sets = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="An option of the explainer (steps=200); may be repeated."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Write which edges and nodes decided, how good that explanation is, and a picture."""
@@ -65,7 +77,7 @@ def explain(
         print(json.dumps(written, indent=1))
         return
     if rejected:
-        print(f"note: {len(rejected)} rows are left out; see {written['rejected_file']}", file=sys.stderr)
+        _note_rejected(written)
     for name, found in written["measures"].items():
         if found["low"] is not None:
             print(f"{name} {found['value']:.4f} [{found['low']:.4f}, {found['high']:.4f}]")
@@ -91,7 +103,7 @@ def report(
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the runs and the page.")] = Path("demo"),
-    seeds: Annotated[int, typer.Option(min=1)] = 3,
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds to train.")] = 3,
     workers: Workers = 2,
     as_json: Json = False,
 ) -> None:

@@ -60,7 +60,8 @@ def load_samples(source: Any, /, *, group: str | None = None, **options: Any) ->
     data = load(source, group=group, **options)
     if isinstance(data, NodeGraph):
         raise ShiftproofError(
-            f"'{data.name}' is one graph whose nodes are classified; methods are fitted to sets of graphs or samples"
+            f"'{data.name}' is one graph whose nodes are classified, not a set of graphs or samples; "
+            "`shiftproof attack` and `shiftproof audit` take it"
         )
     return data
 

@@ -36,9 +36,9 @@ _REASONS: dict[Regime, tuple[str, ...]] = {
 }
 _REASONS_ON_GRAPHS: dict[Regime, tuple[str, ...]] = {
     "shortcut": (
-        "gala copes as far as its assistant follows the shortcut; disc takes the stronger part for the shortcut",
+        "GALA copes as far as its assistant follows the shortcut; DisC takes the stronger part for the shortcut",
     ),
-    "cause": ("ciga is enough; disc takes the stronger part for the shortcut and throws away the cause",),
+    "cause": ("CIGA is enough; DisC takes the stronger part for the shortcut and throws away the cause",),
     "neither": (),
 }
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof.data.dataset import Dataset
-from shiftproof.data.loading import load
+from shiftproof.data.loading import load_samples
 from shiftproof.diagnose.advice import advise, unknowns
 from shiftproof.diagnose.diagnosis import Diagnosis
 from shiftproof.diagnose.drawing import picture
@@ -43,7 +43,7 @@ def diagnose(
     for name, value in (("epochs", epochs), ("most", most), ("assistant_samples", assistant_samples)):
         if not isinstance(value, int) or value < 1:
             raise ShiftproofError(f"'{name}' is a whole number from 1, not {value}")
-    dataset = (data if isinstance(data, Dataset) else load(data)).check()
+    dataset = (data if isinstance(data, Dataset) else load_samples(data)).check()
     summaries = {
         name: summarise(split, most=most, seed=seed, number=number)
         for number, (name, split) in enumerate(dataset.splits.items())

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from shiftproof.data.dataset import Dataset, Split, Task
 from shiftproof.data.graphs import GraphSet
-from shiftproof.data.loading import load
+from shiftproof.data.loading import load_samples
 from shiftproof.errors import ShiftproofError
 from shiftproof.explain.explainers import OWN, explain_by
 from shiftproof.methods.base import Method
@@ -67,7 +67,7 @@ def graphs_of(data: Any, split: str = "test") -> GraphSet:
 
     if isinstance(data, (Sequence, PyGDataset)) and not isinstance(data, str):
         return GraphSet.from_pyg(cast(Sequence[Any], data))
-    graphs = data if isinstance(data, Split) else (data if isinstance(data, Dataset) else load(data))[split]
+    graphs = data if isinstance(data, Split) else (data if isinstance(data, Dataset) else load_samples(data))[split]
     if not isinstance(graphs, GraphSet):
         raise ShiftproofError("reasons are given for graphs; this data set holds plain tensors")
     return graphs

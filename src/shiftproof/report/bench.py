@@ -127,6 +127,11 @@ def chance(p: float | None) -> str:
     return "–" if p is None else ("< 0.001" if p < 0.001 else f"{p:.3f}")
 
 
+def _related(p: float | None) -> str:
+    """`= 0.012` or `< 0.001`, to be put behind a p."""
+    return chance(p) if p is not None and p < 0.001 else f"= {chance(p)}"
+
+
 def in_words(found: Comparison) -> dict[str, list[str]]:
     """The same for a terminal: claims, ranks and tests as lines under their headings."""
     sections = {}
@@ -143,7 +148,7 @@ def in_words(found: Comparison) -> dict[str, list[str]]:
         if panel.tests:
             sections[f"Paired tests, {panel.title}"] = [
                 f"{test.label} against {test.against} on {test.data}: {signed(test.difference)} over {test.pairs} "
-                f"pairs, p = {chance(test.p)} ({test.test}), corrected {chance(test.corrected)}"
+                f"pairs, p {_related(test.p)} ({test.test}), corrected {chance(test.corrected)}"
                 for test in panel.tests
             ] + [CORRECTION]
     return sections

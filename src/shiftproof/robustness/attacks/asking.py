@@ -48,7 +48,7 @@ def attack(
     """What `name` does to `graph` within `budget`, so that the targets are misclassified.
 
     `name` is a registered attack (`shiftproof list attacks`), with options if you like ("tdgia:step=0.1"), or an object
-    with a method `run`. The attacker sees the clean graph and a `surrogate` model of its own (a trained module, the
+    like `Attack`. The attacker sees the clean graph and a `surrogate` model of its own (a trained module, the
     name of a defence to train, or none: a 3-layer GCN is trained); the true labels of the targets it never sees.
     `targets` are the test nodes unless given; a given target without a neighbour is an error unless `isolated`.
     `hao` above 0 keeps injected nodes as similar to their neighbours as it is large. `compat="reference"` gives the
@@ -93,8 +93,11 @@ def attack(
 def build_attack(name: str | Attack, *, steps: int | None = None, **options: Any) -> Attack:
     """The attack of that name with these options; an object is returned as it is."""
     if not isinstance(name, str):
-        if not hasattr(name, "run"):
-            raise ShiftproofError(f"an attack is a name or an object with a method 'run', not {type(name).__name__}")
+        if missing := [part for part in ("run", "kind", "targets_only") if not hasattr(name, part)]:
+            raise ShiftproofError(
+                f"an attack is a name or an object with 'run', 'kind' and 'targets_only'; "
+                f"{type(name).__name__} has no '{missing[0]}'"
+            )
         if options or steps is not None:
             raise ShiftproofError("options go with the name of an attack; an object has its own")
         return name

@@ -12,7 +12,10 @@ from shiftproof.robustness.features import Features, linear
 
 @register("gcn", "defences")
 class GCN(Defence):
-    r"""Graph convolutions, :math:`H' = \hat A H W + b` with :math:`\hat A = D^{-1/2}(A+I)D^{-1/2}`."""
+    r"""Graph convolutions: sums over neighbours and the node itself, weighted by their degrees.
+
+    .. math:: H' = \hat A H W + b, \qquad \hat A = D^{-1/2}(A+I)D^{-1/2}
+    """
 
     def prepare(self, adjacency: Adjacency) -> Adjacency:
         return adjacency.normalized(dtype=self.dtype)
@@ -24,7 +27,10 @@ class GCN(Defence):
 
 @register("sgc", "defences")
 class SGC(Defence):
-    r"""The linear GCN of the theory, :math:`\hat A^k X \Theta + b` with `layers` = k and no activation."""
+    r"""The linear GCN of the theory: `layers` rounds of neighbours, one linear map, no activation.
+
+    .. math:: \hat A^k X \Theta + b, \qquad k = \mathrm{layers}
+    """
 
     def __init__(self, in_features: int, classes: int, *, layers: int = 3, layer_norm_first: bool = False) -> None:
         super().__init__(in_features, classes, layers=1, layer_norm_first=layer_norm_first)

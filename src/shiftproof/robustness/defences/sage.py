@@ -19,7 +19,12 @@ class _MeanAndSelf(nn.Module):
 
 @register("sage", "defences")
 class GraphSAGE(Defence):
-    r"""Mean aggregation, :math:`h_i' = W_l\,\mathrm{mean}_{j \in N(i)} h_j + W_r h_i + b`, without loops."""
+    r"""The mean over neighbours and the node itself, each with weights of its own.
+
+    .. math:: h_i' = W_l\,\mathrm{mean}_{j \in N(i)} h_j + W_r h_i + b
+
+    A node is no neighbour of its own.
+    """
 
     def convolution(self, inputs: int, outputs: int) -> _MeanAndSelf:
         return _MeanAndSelf(inputs, outputs)
