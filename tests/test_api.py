@@ -91,8 +91,8 @@ def test_settings_reach_whom_they_concern_and_the_preset_fills_the_rest():
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"epoch": 3}, "unknown setting of 'irm' on 'two-bit' 'epoch'; did you mean 'epochs'?"),
-        ({"penalti": 3}, "unknown setting of 'irm' on 'two-bit' 'penalti'; did you mean 'penalty'?"),
+        ({"epoch": 3}, "unknown setting 'epoch' of 'irm' on 'two-bit'; did you mean 'epochs'?"),
+        ({"penalti": 3}, "unknown setting 'penalti' of 'irm' on 'two-bit'; did you mean 'penalty'?"),
         ({"lr": "fast"}, "option 'lr' of 'irm' takes float, not 'fast'"),
         ({"estimator": "ful"}, "option 'estimator' of 'irm' takes full or halves or cross, not 'ful'; did you mean"),
         ({"environments": "drawn"}, "option 'environments' of 'irm' takes auto or given or random, not 'drawn'"),
@@ -123,9 +123,9 @@ def test_a_wrong_setting_is_one_sentence_and_no_folder_is_taken(bits, tmp_path, 
 
 
 def test_settings_of_a_network_that_is_there_already_are_refused(bits):
-    with pytest.raises(ShiftproofError, match="unknown setting of 'erm' on 'two-bit' 'widths'"):
+    with pytest.raises(ShiftproofError, match="unknown setting 'widths' of 'erm' on 'two-bit'"):
         sp.fit(ERM(DataShape.of(bits)), bits, widths=(4,))
-    with pytest.raises(ShiftproofError, match="unknown setting of 'erm' on 'two-bit' 'widths'"):
+    with pytest.raises(ShiftproofError, match="unknown setting 'widths' of 'erm' on 'two-bit'"):
         sp.fit("erm", bits, network=OwnNetwork(), widths=(4,))
     with pytest.raises(ShiftproofError, match="leave 'network' out"):
         sp.fit(ERM(DataShape.of(bits)), bits, network=Network())
@@ -157,7 +157,7 @@ def test_a_method_of_your_own_takes_its_own_settings(bits, tmp_path):
         sp.Run.load(tmp_path)
     again = sp.Run.load(tmp_path, method=Own(DataShape.of(bits), width=5))
     assert torch.equal(again.predict(bits.test), run.predict(bits.test))
-    with pytest.raises(ShiftproofError, match="unknown setting of 'Own' on 'two-bit' 'conv'"):
+    with pytest.raises(ShiftproofError, match="unknown setting 'conv' of 'Own' on 'two-bit'"):
         sp.fit(Own, bits, conv="gcn")
 
 
@@ -175,7 +175,7 @@ def test_predictions_need_samples_of_the_kind_the_run_was_trained_on(bits, graph
     assert torch.equal(sp.predict(run, bits, split="train"), run.predict(bits.train))
     with pytest.raises(ShiftproofError, match=r"trained on tensors with features \(2,\), not graphs with \(4,\)"):
         sp.predict(run, graphs)
-    with pytest.raises(ShiftproofError, match="unknown split of 'two-bit' 'tset'; did you mean 'test'"):
+    with pytest.raises(ShiftproofError, match="unknown split 'tset' of 'two-bit'; did you mean 'test'"):
         sp.predict(run, bits, split="tset")
 
 

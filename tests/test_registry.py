@@ -80,7 +80,7 @@ def test_text_is_cast_to_the_type_of_the_option(key, text, value):
         ("limit", "x", "option 'limit' of toy takes int or none, not 'x'"),
         ("sizes", "3", "option 'sizes' of toy takes tuple, not '3'"),
         ("mode", "none", "option 'mode' of toy takes str, not 'none'"),
-        ("cuont", "1", "unknown option of toy 'cuont'; did you mean 'count'?"),
+        ("cuont", "1", "unknown option 'cuont' of toy; did you mean 'count'?"),
     ],
 )
 def test_an_option_that_does_not_fit_is_one_sentence(key, text, said):

@@ -192,7 +192,7 @@ class Plan:
         everything = {key: parameter for group in groups.values() for key, parameter in group.items()}
         for key in settings:
             if key not in everything:
-                raise unknown(f"setting of '{name}' on '{dataset.name}'", key, everything)
+                raise unknown("setting", key, everything, f"'{name}' on '{dataset.name}'")
         preset = preset_for(dataset, protocol).settings(name, plan.balance_name)
         preset = {k: v for k, v in preset.items() if k in everything}
         chosen = fitting_options({**preset, **settings}, everything, f"'{name}'")

@@ -22,11 +22,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean '{close[0]}'?" if close else ""
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> ShiftproofError:
-    """The error for a name that is not there, with the nearest one suggested."""
+def unknown(kind: str, name: str, known: Iterable[str], of: str = "") -> ShiftproofError:
+    """The error for a name that is not there, with the nearest one suggested; `of` says whose it would be."""
     known = sorted(known)
     hint = nearest(name, known) or f"; known: {', '.join(known)}"
-    return ShiftproofError(f"unknown {kind} '{name}'{hint}")
+    return ShiftproofError(f"unknown {kind} '{name}'{' of ' if of else ''}{of}{hint}")
 
 
 def optional(module: str, extra: str, purpose: str) -> ModuleType:

@@ -186,7 +186,7 @@ def fitting_options(
     fitted = {}
     for key, value in options.items():
         if key not in accepted:
-            raise unknown(f"option of {owner}", key, accepted) from None
+            raise unknown("option", key, accepted, owner) from None
         fitted[key] = _cast(value, accepted[key], f"option '{key}' of {owner}")
     return fitted
 

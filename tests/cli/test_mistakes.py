@@ -23,7 +23,7 @@ from shiftproof.registry import methods
         (["fit", BITS, "-m", "imr"], "unknown method 'imr'; did you mean 'irm'?"),
         (["fit", BITS, "-m", "erm", "-m", "vrx"], "unknown method 'vrx'; did you mean 'vrex'?"),
         (["fit", "two-bot", "-m", "erm"], "unknown data set 'two-bot'; did you mean 'two-bit'?"),
-        (["fit", "two-bit:alfa=1", "-m", "erm"], "unknown option of data set 'two-bit' 'alfa'; did you mean 'alpha'?"),
+        (["fit", "two-bit:alfa=1", "-m", "erm"], "unknown option 'alfa' of data set 'two-bit'; did you mean 'alpha'?"),
         (["fit", "two-bit:alpha=x", "-m", "erm"], "option 'alpha' of data set 'two-bit' takes float, not 'x'"),
         (["fit", "two-bit:alpha", "-m", "erm"], "'alpha' in 'two-bit:alpha' is not of the form key=value"),
         (["fit", BITS, "-m", "irm", "--set", "penalti=1"], "'penalti'; did you mean 'penalty'?"),

@@ -53,7 +53,7 @@ def test_several_classes_have_a_probability_each(shiftproof, tmp_path):
     [
         (["nowhere", BITS, "--out", "p.csv"], "nowhere is not a folder"),
         (["run", BITS, "--out", "p.txt"], "'p.txt' must end in .csv or .json"),
-        (["run", BITS, "--out", "p.csv", "--split", "tset"], "unknown split of 'two-bit' 'tset'; did you mean 'test'?"),
+        (["run", BITS, "--out", "p.csv", "--split", "tset"], "unknown split 'tset' of 'two-bit'; did you mean 'test'?"),
         (["run", GRAPHS, "--out", "p.csv"], "the run was trained on tensors with features (2,), not graphs with (4,)"),
         (["run", "two-bits", "--out", "p.csv"], "unknown data set 'two-bits'; did you mean 'two-bit'?"),
     ],

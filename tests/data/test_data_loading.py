@@ -57,11 +57,11 @@ def test_options_in_the_text_take_the_types_of_the_signature() -> None:
     ("source", "said"),
     [
         ("spmotif-strcu", "unknown data set 'spmotif-strcu'; did you mean 'spmotif-struc'"),
-        ("spmotif-struc:bais=0.9", "unknown option of data set 'spmotif-struc' 'bais'; did you mean 'bias'"),
+        ("spmotif-struc:bais=0.9", "unknown option 'bais' of data set 'spmotif-struc'; did you mean 'bias'"),
         ("spmotif-struc:bias=1.5", "option 'bias' of spmotif-struc is a chance between 0 and 1, not 1.5"),
         ("spmotif-struc:bias=much", "option 'bias' of data set 'spmotif-struc' takes float, not 'much'"),
         ("spmotif-struc:seed=-1", "a seed is a whole number from 0, not -1"),
-        ("spmotif-struc:attr=fif", "unknown attr of spmotif-struc 'fif'; did you mean 'fiif'"),
+        ("spmotif-struc:attr=fif", "unknown attr 'fif' of spmotif-struc; did you mean 'fiif'"),
         ("spmotif-struc:train_per_class=0", "at least one graph"),
         ("spmotif-struc:bias", "'bias' in 'spmotif-struc:bias' is not of the form key=value"),
         ("two-bit:alpha=2", "chances between 0 and 1, not 2"),

@@ -143,7 +143,7 @@ def test_a_data_set_names_its_splits():
     data = Dataset({"train": rows(), "test": rows(2)}, name="toy")
     assert len(data.test) == 2
     assert repr(data) == "Dataset(toy: train=5, test=2; multiclass, accuracy)"
-    with pytest.raises(ShiftproofError, match="unknown split of 'toy' 'tets'; did you mean 'test'"):
+    with pytest.raises(ShiftproofError, match="unknown split 'tets' of 'toy'; did you mean 'test'"):
         data["tets"]
     with pytest.raises(AttributeError, match="no split 'val'; it has train, test"):
         _ = data.val

@@ -91,7 +91,7 @@ def test_a_method_without_reasons_is_explained_from_outside_or_says_so(tmp_path)
         sp.explain(run, graphs, by="own")
     with pytest.raises(ShiftproofError, match="unknown explainer 'gnnexplaner'; did you mean 'gnnexplainer'"):
         sp.explain(run, graphs, by="gnnexplaner")
-    with pytest.raises(ShiftproofError, match="unknown option of explainer 'gnnexplainer' 'step'"):
+    with pytest.raises(ShiftproofError, match="unknown option 'step' of explainer 'gnnexplainer'"):
         sp.explain(run, graphs, by="gnnexplainer", step=3)
 
 

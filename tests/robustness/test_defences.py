@@ -245,7 +245,7 @@ def test_features_know_when_they_are_sparse() -> None:
         ({"name": "eguard", "norm": "column"}, "'sym' or 'row'"),
         ({"name": "rgat", "weighting": "equal"}, "'similarity' or 'uniform'"),
         ({"name": "gcnn"}, "did you mean 'gcn'"),
-        ({"name": "gcn", "width": 3}, "unknown option of defence 'gcn'"),
+        ({"name": "gcn", "width": 3}, "unknown option 'width' of defence 'gcn'"),
     ],
 )
 def test_a_wrong_option_is_one_sentence(options: dict, words: str) -> None:

@@ -47,7 +47,7 @@ def test_a_name_says_its_tricks_in_one_order() -> None:
         ("gcn+flg", "unknown trick"),
         ("robustgcn+ln", "no layer norm 'ln'"),
         ("guardd", "unknown defence"),
-        ("gcn:threshold=1", "unknown option of defence 'gcn'"),
+        ("gcn:threshold=1", "unknown option 'threshold' of defence 'gcn'"),
         ("eguard:norm=both", "takes sym or row"),
     ],
 )

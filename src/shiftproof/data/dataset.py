@@ -62,7 +62,7 @@ class Dataset:
 
     def __getitem__(self, split: str) -> Split:
         if split not in self.splits:
-            raise unknown(f"split of '{self.name}'", split, self.splits)
+            raise unknown("split", split, self.splits, f"'{self.name}'")
         return self.splits[split]
 
     def __repr__(self) -> str:

@@ -130,7 +130,7 @@ def _spmotif(name: str, make: object, given: dict) -> Dataset:
     bias, attr, seed = given["bias"], given["attr"], given["seed"]
     require_chance(bias, "bias", name)
     if attr not in ("none", "fiif", "piif"):
-        raise unknown(f"attr of {name}", str(attr), ("none", "fiif", "piif"))
+        raise unknown("attr", str(attr), ("none", "fiif", "piif"), name)
     splits = {}
     for number, split in enumerate(("train", "val", "test")):
         # structure, labels and features have streams of their own: Struc and Mixed of one seed share their graphs

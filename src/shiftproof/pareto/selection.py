@@ -66,7 +66,7 @@ class RunHistory:
             raise ShiftproofError(f"run '{name}' never measured {metric} on '{val}'; train it with track=('{val}',)")
         for term in losses:
             if term not in kept[0]["losses"]:
-                raise unknown(f"loss of run '{name}'", term, kept[0]["losses"])
+                raise unknown("loss", term, kept[0]["losses"], f"run '{name}'")
         scores = [[record[split][metric] for record in kept if split in record] for split in (val, test)]
         return cls(
             name,

@@ -69,7 +69,7 @@ def preset_for(dataset: Dataset, protocol: str | None = None) -> Preset:
     if dataset.name == "wilds" and protocol in (None, "feat"):
         return with_wilds(TENSORS, str(dataset.options.get("name")))
     if protocol is not None and dataset.name not in known:
-        raise unknown(f"data set of the protocol '{protocol}'", dataset.name, known)
+        raise unknown("data set", dataset.name, known, f"the protocol '{protocol}'")
     if dataset.name in known:
         return known[dataset.name]
     if holds_molecules(dataset):

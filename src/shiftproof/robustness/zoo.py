@@ -35,7 +35,7 @@ class DefenceSpec:
         entry = defences[self.backbone]
         for trick in self.tricks:
             if trick not in TRICKS:
-                raise unknown(f"trick of the defence '{self.backbone}'", trick, TRICKS)
+                raise unknown("trick", trick, TRICKS, f"the defence '{self.backbone}'")
             if trick in _NORMS and _NORMS[trick] not in entry.options:
                 raise ShiftproofError(f"the defence '{self.backbone}' has no layer norm '{trick}'")
         fitted = fitting_options(self.options, entry.options, f"defence '{self.backbone}'")
