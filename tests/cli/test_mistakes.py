@@ -26,7 +26,10 @@ from shiftproof.registry import methods
         (["fit", "two-bit:alfa=1", "-m", "erm"], "unknown option 'alfa' of data set 'two-bit'; did you mean 'alpha'?"),
         (["fit", "two-bit:alpha=x", "-m", "erm"], "option 'alpha' of data set 'two-bit' takes float, not 'x'"),
         (["fit", "two-bit:alpha", "-m", "erm"], "'alpha' in 'two-bit:alpha' is not of the form key=value"),
-        (["fit", BITS, "-m", "irm", "--set", "penalti=1"], "'penalti'; did you mean 'penalty'?"),
+        (
+            ["fit", BITS, "-m", "irm", "--set", "penalti=1"],
+            "unknown setting 'penalti' of 'irm' on 'two-bit'; did you mean 'penalty'?",
+        ),
         (["fit", BITS, "-m", "irm", "--set", "epochs"], "'epochs' in '--set' is not of the form key=value"),
         (["fit", BITS, "-m", "irm", "--set", "epochs=few"], "option 'epochs' of 'irm' takes int, not 'few'"),
         (
@@ -35,7 +38,10 @@ from shiftproof.registry import methods
         ),
         (["fit", BITS, "-m", "irm", "--set", "selection=vall"], "did you mean 'val'?"),
         (["fit", BITS, "-m", "irm", "--set", "track=('tset',)"], "unknown split to track 'tset'; did you mean 'test'?"),
-        (["fit", BITS, "-m", "irm", "--grid", "penalti=1,2"], "'penalti'; did you mean 'penalty'?"),
+        (
+            ["fit", BITS, "-m", "irm", "--grid", "penalti=1,2"],
+            "unknown setting 'penalti' of 'irm' on 'two-bit'; did you mean 'penalty'?",
+        ),
         (["fit", BITS, "-m", "irm", "--group", "colour"], "unknown environment column 'colour'"),
         (["fit", BITS, "-m", "irm", "--metric", "acuracy"], "unknown metric 'acuracy'; did you mean 'accuracy'?"),
         (["fit", BITS, "-m", "irm", "--metric", "pearson"], "metric 'pearson' does not fit a binary task"),
