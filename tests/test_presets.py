@@ -99,7 +99,7 @@ def test_a_data_set_of_two_chapters_goes_by_the_older_one_unless_told(graphs):
 
 @pytest.mark.parametrize(
     ("protocol", "name", "sentence"),
-    [("gals", "cmnist-75sp", "did you mean 'gala'"), ("gala", "nci1", "data set of the protocol 'gala' 'nci1'")],
+    [("gals", "cmnist-75sp", "did you mean 'gala'"), ("gala", "nci1", "data set 'nci1' of the protocol 'gala'")],
 )
 def test_a_protocol_that_does_not_know_the_data_says_so(graphs, protocol, name, sentence):
     with pytest.raises(ShiftproofError, match=sentence):

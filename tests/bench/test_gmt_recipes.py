@@ -62,6 +62,7 @@ def test_baselines_have_the_settings_of_their_section():
         for data in ("ba-2motifs", "mutag", SPMOTIF[0]):
             for baseline in ("erm", "dir", "gib", "gnnexplainer", "pgexplainer", "graphmask"):
                 assert Plan.make(baseline, stand_in(data), variant).training["ties_by_loss"]
+            assert Plan.make("gib", stand_in(data), variant).options["form"] == "gmt"
         dir_there = Plan.make("dir", stand_in(SPMOTIF[0]), variant).training
         assert (dir_there["batch_size"], dir_there["lr"]) == (32, 1e-3)
 

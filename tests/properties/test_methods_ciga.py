@@ -262,6 +262,17 @@ def test_ciga_33_the_whole_vector_is_half_the_sum_and_the_edge_sum_equals_the_de
     torch.testing.assert_close(connectivity_loss(a, batch), total / 6, atol=1e-5, rtol=1e-5)
 
 
+def test_gib_of_the_gmt_chapter_asks_the_part_alone_and_takes_the_mean_of_the_nodes(data) -> None:
+    batch = data.train.batch(range(6))
+    model = seeded(GIB, shape_of(data), form="gmt").eval()
+    _, chosen, whole = model.parts(batch)
+    h = model.featurizer.nodes(batch)
+    for graph in range(6):
+        torch.testing.assert_close(whole[graph], h[batch.batch == graph].mean(0), atol=1e-5, rtol=1e-5)
+    expected = torch.nn.functional.cross_entropy(model.head(chosen), batch.y)
+    torch.testing.assert_close(model.losses(batch)["task"], expected)
+
+
 def test_ciga_33_two_separate_groups_are_perfectly_connected() -> None:
     edges = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
     batch = GraphBatch(
