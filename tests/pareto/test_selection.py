@@ -35,7 +35,7 @@ def test_histories_and_rules_that_do_not_fit_are_one_sentence():
     with pytest.raises(ShiftproofError, match="needs a loss vector"):
         RunHistory("run", np.arange(6), np.ones((6, 0)), np.ones(6))
     record = {"epoch": 0, "losses": {"task": 1.0, "irm": 0.1}, "val": {"accuracy": 0.5}}
-    with pytest.raises(ShiftproofError, match="loss of run 'run' 'vrex'"):
+    with pytest.raises(ShiftproofError, match="loss 'vrex' of run 'run'"):
         RunHistory.of("run", [record], losses=("task", "vrex"), metric="accuracy")
     with pytest.raises(ShiftproofError, match="unknown across 'vals'"):
         select([history()], across="vals")  # type: ignore[arg-type]
