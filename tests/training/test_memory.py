@@ -31,6 +31,11 @@ def pages_of_a_tensor() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 
+def pages_once_settled() -> int:
+    """The same for the best of several: a small piece may come to lie in what the one before gave back."""
+    return min(pages_of_a_tensor() for _ in range(5))
+
+
 def held() -> int:
     """Bytes of this process that are in memory."""
     with open("/proc/self/statm") as file:
@@ -46,9 +51,8 @@ def test_a_second_tensor_takes_the_memory_of_the_first(glibc):
     if huge_pages():
         pytest.skip("this system hands out huge pages")
     with memory.reused_memory(CPU):
-        pages_of_a_tensor()
-        assert pages_of_a_tensor() < PAGES / 10
-    assert pages_of_a_tensor() > PAGES / 2
+        assert pages_once_settled() < PAGES / 10
+    assert pages_once_settled() > PAGES / 2
 
 
 def test_the_innermost_does_not_end_it_for_the_outer_one(glibc):
@@ -57,7 +61,7 @@ def test_the_innermost_does_not_end_it_for_the_outer_one(glibc):
     with memory.reused_memory(CPU):
         with memory.reused_memory(CPU):
             pages_of_a_tensor()
-        assert pages_of_a_tensor() < PAGES / 10
+        assert pages_once_settled() < PAGES / 10
 
 
 def test_afterwards_it_is_given_back_also_when_the_run_fails(glibc):
