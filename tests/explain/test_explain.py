@@ -199,3 +199,12 @@ def test_settings_of_explainers_that_cannot_be_right_are_one_sentence(by, option
     data = sp.load(SMALL)
     with pytest.raises(ShiftproofError, match=said):
         sp.explain(sp.fit("erm", data, epochs=1), data.test[:2], by=by, **options)
+
+
+def test_explaining_our_own_graphs_does_not_load_pyg(folder) -> None:
+    code = (
+        f"import sys, shiftproof as sp; sp.explain({folder!r}, sp.load('{SMALL}').test); "
+        "print('torch_geometric' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.split()) == (0, ["False"]), done.stderr

@@ -63,14 +63,19 @@ def as_model(model: Any) -> Any:
 
 def graphs_of(data: Any, split: str = "test") -> GraphSet:
     """The graphs to be explained: a set, a split of a data set, or PyG's (a list or data set), which are all taken."""
-    from torch_geometric.data import Dataset as PyGDataset
-
-    if isinstance(data, (Sequence, PyGDataset)) and not isinstance(data, str):
+    if not isinstance(data, (Split, Dataset, str, Path)) and _is_list(data):
         return GraphSet.from_pyg(cast(Sequence[Any], data))
     graphs = data if isinstance(data, Split) else (data if isinstance(data, Dataset) else load_samples(data))[split]
     if not isinstance(graphs, GraphSet):
         raise ShiftproofError("reasons are given for graphs; this data set holds plain tensors")
     return graphs
+
+
+def _is_list(data: Any) -> bool:
+    """Whether these are several graphs of PyG, which is loaded only to find out."""
+    from torch_geometric.data import Dataset as PyGDataset
+
+    return isinstance(data, (Sequence, PyGDataset))
 
 
 def _require_fitting(method: Method, graphs: GraphSet) -> None:
