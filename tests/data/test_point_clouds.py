@@ -218,6 +218,28 @@ def test_ligands_lie_in_padded_columns(folder):
     assert not columns["ligand_pos"][:, 2:].any()
 
 
+def test_some_batches_are_trained_on_with_the_ligands_of_other_proteins(folder):
+    lri_file(folder, "plbind")
+    data = sp.load("plbind", negatives=0.25)
+    assert data.spec == "plbind:negatives=0.25"
+    assert sp.load("plbind").augment.chance == 0.1
+    assert sp.load("plbind:negatives=0").augment is None
+    torch.manual_seed(0)
+    batch, counts = data.train.batch([0, 2]), data.train.columns["ligand_size"]
+    found = [data.augment(batch) for _ in range(400)]
+    swapped = [one for one in found if one is not batch]
+    assert 70 < len(swapped) < 130
+    for one in swapped:
+        assert one.y.tolist() == [0, 0]
+        assert one.columns["ligand_size"].tolist() == [int(counts[1])] * 2  # of the one protein outside the batch
+        assert torch.equal(one.columns["ligand_pos"], data.train.columns["ligand_pos"][[1, 1]])
+        assert torch.equal(one.x, batch.x)
+    assert batch.y.tolist() == [1, 1]
+    assert all(data.augment(one) is one for one in [data.train.whole()] * 20)  # nobody is outside
+    with pytest.raises(ShiftproofError, match=r"'negatives' is the share .* from 0 to 1, not 2"):
+        sp.load("plbind", negatives=2.0)
+
+
 @pytest.mark.parametrize(
     ("name", "more", "words"),
     [

@@ -226,6 +226,29 @@ def test_smoothing_takes_the_least_logit_around():
         sp.methods.GSAT(SHAPE, smooth_min=1)
 
 
+def test_attention_starts_from_a_plain_model_and_may_read_an_encoder_of_its_own(tmp_path):
+    data = marked_clouds(60)
+    settings = {**FAST, **LIN, "dropout": 0.0, "epochs": 0, "erm_epochs": 4, "own_encoder": True}
+    run = sp.fit("lri-bernoulli", data, out=tmp_path / "run", **settings)
+    first = sp.Run.load(tmp_path / "run" / "erm", method=sp.fit("erm", data, **FAST, dropout=0.0, epochs=0).method)
+    assert len(first.history) == 4
+    method, batch = run.method, data.test.whole()
+    weights = first.method.featurizer.state_dict()
+    for encoder in (method.featurizer, method.reader):
+        assert all(torch.equal(tensor, weights[name]) for name, tensor in encoder.state_dict().items())
+    before = method.attention_logits(batch)
+    with torch.no_grad():
+        method.featurizer.encoder.node_encoder.weight.zero_()
+    assert torch.equal(method.attention_logits(batch), before)  # the classifier's encoder is not looked at
+    trained = sp.fit("gsat-min0", data, **{**settings, "epochs": 2, "reference_epochs": 3}, out=tmp_path / "two")
+    assert (tmp_path / "two" / "extractor" / "erm" / "metrics.json").exists()
+    moved_away = trained.method.extractor
+    one, two = (encoder.encoder.node_encoder.weight for encoder in (moved_away.featurizer, moved_away.reader))
+    assert not torch.equal(one, two)
+    with pytest.raises(ShiftproofError, match="'erm_epochs' is a number of epochs"):
+        sp.fit("gsat", data, **{**settings, "erm_epochs": -1})
+
+
 def test_subgraph_methods_keep_places_for_their_classifier():
     data = marked_clouds(20)
     run = sp.fit("ciga-v1", data, epochs=1, conv="egnn", hidden=8, layers=2, ratio=0.5)

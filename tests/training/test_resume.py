@@ -26,6 +26,7 @@ CASES = {
     "sgd with momentum": ("vrex", BITS, {"widths": (6,), "optimizer": "sgd"}),
     "dropout": ("erm", GRAPHS, {"hidden": 6, "layers": 2, "dropout": 0.5, "patience": 50, "warmup": 0}),
     "eiil": ("eiil", BITS, {"widths": (6,), "reference_epochs": 4, "inference_steps": 20}),
+    "gsat after plain training": ("gsat", GRAPHS, {"hidden": 6, "layers": 2, "erm_epochs": 3, "own_encoder": True}),
 }
 
 

@@ -118,6 +118,8 @@ def test_what_cannot_be_stacked_says_why(graphs):
         sp.fit_seeds("gala", graphs, seeds=(0, 1), **SMALL)
     with pytest.raises(CannotStack, match="'gil' cannot be stacked"):
         sp.fit_seeds("gil", graphs, seeds=(0, 1), **SMALL)
+    with pytest.raises(CannotStack, match="are changed one by one"):
+        sp.fit_seeds("erm", replace(graphs, augment=lambda batch: batch), seeds=(0, 1), **SMALL)
     with pytest.raises(CannotStack, match="weighted sum"):
         sp.fit_seeds("irm", graphs, seeds=(0, 1), balance="pair", **SMALL)
     with pytest.raises(ShiftproofError, match="the same for all seeds"):

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -236,6 +237,25 @@ def test_history_holds_the_mean_over_the_steps_of_an_epoch():
         wanted = sum(float(method.losses(batch)["size"]) for batch in batches) / 2
     assert run.history[0]["losses"]["size"] == pytest.approx(wanted, rel=1e-6)
     assert run.history[0]["steps"] == 2
+
+
+def test_augmentation_changes_the_batches_of_training_and_none_that_is_judged(tmp_path):
+    seen = []
+
+    def flipped(batch):
+        seen.append(len(batch))
+        return replace(batch, y=1 - batch.y) if torch.rand(()) < 0.9 else batch
+
+    plain = sp.load("two-bit:per_env=30,seed=1")
+    data = replace(plain, augment=flipped)
+    settings = {"epochs": 4, "batch_size": 16, "widths": (8,), "lr": 0.1, "seed": 0, "selection": "last"}
+    one, other = (sp.fit("erm", data, out=tmp_path / name, **settings) for name in "ab")
+    assert sum(seen) == 2 * 4 * len(plain.train)
+    assert one.metrics == other.metrics
+    assert one.metrics["train"]["accuracy"] < 0.5 < sp.fit("erm", plain, **settings).metrics["train"]["accuracy"]
+    assert "flipped" in one.config["augment"]
+    with pytest.raises(ShiftproofError, match="'augment' is"):
+        sp.fit("erm", plain, out=tmp_path / "a", resume=True, **settings)
 
 
 def test_a_shuffled_epoch_shows_each_sample_its_own_position():

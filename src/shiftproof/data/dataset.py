@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -31,6 +31,9 @@ class Dataset:
     A data set read from a file of the user's own also has `reading` (how its columns were read, so that new rows can
     be read the same way), `notes` (what a reader of the file should know) and `rejected` (rows that were left out:
     their number in the file, their text, the reason).
+
+    `augment` changes every batch that a model is trained on, and none that it is judged on: a function of a batch, or
+    an object that is called like one, which draws from torch's random numbers.
     """
 
     splits: Mapping[str, Split]
@@ -45,6 +48,7 @@ class Dataset:
     reading: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     rejected: tuple[tuple[int, str, str], ...] = ()
+    augment: Callable[[Any], Any] | None = None
 
     def __post_init__(self) -> None:
         if self.task not in TASKS:

@@ -7,7 +7,8 @@ each cloud starts, and the clouds of the split in `train`, `valid` and `test`.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from shiftproof.data.array_files import ArrayFile
 from shiftproof.data.attribution import synmol
 from shiftproof.data.conformers import POSITIONS
 from shiftproof.data.dataset import Dataset
-from shiftproof.data.graphs import GraphSet
+from shiftproof.data.graphs import GraphBatch, GraphSet
 from shiftproof.data.loading import named_options
 from shiftproof.data.points import Neighbours, point_graphs
 from shiftproof.data.sources import find
@@ -84,13 +85,17 @@ def tau3mu() -> Dataset:
 
 
 @register("plbind", tags=("graphs", "files", "points", "ground-truth"))
-def plbind() -> Dataset:
+def plbind(negatives: float = 0.1) -> Dataset:
     """PLBind: 10,891 proteins with a ligand, is its affinity below 10 nM; pocket residues are truth (needs its file).
 
     A node is a residue (type, accessible surface, B-factor) at its alpha carbon, joined to the five nearest. Residues
     in contact with the ligand are truth as well where it binds. The ligand lies in the columns `ligand_kind` (atomic
-    number), `ligand_charge`, `ligand_pos` and `ligand_size`, which networks with `context=119` read.
+    number), `ligand_charge`, `ligand_pos` and `ligand_size`, which networks with `context=119` read. In training, the
+    share `negatives` of all batches has the ligands of other proteins, and then nothing binds (spec gmt 6.11).
     """
+    given = dict(locals())
+    if not 0 <= negatives <= 1:
+        raise ShiftproofError(f"'negatives' is the share of batches with wrong ligands, from 0 to 1, not {negatives}")
     file = _open("plbind", "PLBind")
     starts = file.starts("ptr")
     affinity = file.column("affinity", len(starts) - 1)
@@ -103,7 +108,33 @@ def plbind() -> Dataset:
     kind = _kinds(told[:, 0], RESIDUES, "residues", file)
     x = torch.cat([torch.nn.functional.one_hot(kind, RESIDUES), told[:, 1:]], 1).float()
     pos, truth = _numbers(file, "pos", 3), near | (binds & touching)
-    return _dataset("plbind", "PLBind", file, pos, Neighbours(k=5), y, x=x, truth=truth, columns=_ligands(file))
+    data = _dataset("plbind", "PLBind", file, pos, Neighbours(k=5), y, x=x, truth=truth, columns=_ligands(file))
+    swap = WrongLigands(negatives, data.train.columns) if negatives else None
+    return replace(data, augment=swap, options=named_options(plbind, given))
+
+
+@dataclass(frozen=True)
+class WrongLigands:
+    """Now and then gives all proteins of a training batch ligands of proteins outside it; none of them binds then.
+
+    `ligands` are the columns of the whole training split, in its order, and `chance` is how often it happens.
+    """
+
+    chance: float
+    ligands: Mapping[str, Tensor] = field(repr=False)
+
+    def __call__(self, batch: GraphBatch) -> GraphBatch:
+        if float(torch.rand(())) >= self.chance:
+            return batch
+        outside = torch.ones(len(self.ligands["ligand_size"]), dtype=torch.bool)
+        outside[batch.index.cpu()] = False
+        others = outside.nonzero()[:, 0]
+        if not len(others):  # the batch is the whole split
+            return batch
+        order = torch.randperm(len(others)).repeat(-(-batch.num_graphs // len(others)))
+        taken = others[order[: batch.num_graphs]]
+        swapped = {name: column[taken.to(column.device)].to(batch.x.device) for name, column in self.ligands.items()}
+        return replace(batch, y=torch.zeros_like(batch.y), columns={**batch.columns, **swapped})
 
 
 def _ligands(file: ArrayFile) -> dict[str, Tensor]:

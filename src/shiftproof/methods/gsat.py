@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from typing import Literal
 
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.errors import ShiftproofError
-from shiftproof.methods.base import DataShape, Method, Network, Trains, make_head
+from shiftproof.methods.base import DataShape, FirstStage, Method, Network, Trains, make_head, reference_model
 from shiftproof.methods.explanation import Explanation
 from shiftproof.nn import (
     POINT_CONVS,
@@ -45,7 +46,9 @@ class GSAT(Method):
     of both ends; `symmetric` gives both directions of an edge the mean of their attention. `kl_on="sample"` takes the
     information of β, as GSAT's own code does. `scorer_dropout` is 0.5 on networks of the GMT style and otherwise the
     network's; `scorer_norm="batch"` and `smooth_min`, which lets each node take the least logit among its neighbours
-    that many times, are for point clouds (spec gmt 4.3, 5.1).
+    that many times, are for point clouds (spec gmt 4.3, 5.1). With `erm_epochs` encoder and classifier are first
+    trained without attention for so long (folder "erm" of a run); `own_encoder` gives the scorer an encoder to itself,
+    which starts as a copy of the classifier's (spec gmt 7.2, 7.4).
     """
 
     r: Tensor
@@ -68,12 +71,16 @@ class GSAT(Method):
         smooth_min: int = 0,
         symmetric: bool = True,
         candidates: Candidates = "final_r",
+        erm_epochs: int = 0,
+        own_encoder: bool = False,
     ) -> None:
         super().__init__(shape)
         if shape.kind != "graphs":
             raise ShiftproofError(f"{type(self).__name__} works on graphs, not on plain tensors")
         if smooth_min < 0:
             raise ShiftproofError(f"'smooth_min' is a number of rounds, from 0, not {smooth_min}")
+        if erm_epochs < 0:
+            raise ShiftproofError(f"'erm_epochs' is a number of epochs, from 0, not {erm_epochs}")
         if scorer_dropout is not None and not 0 <= scorer_dropout < 1:
             raise ShiftproofError(f"'scorer_dropout' is from 0 and below 1, not {scorer_dropout}")
         if smooth_min and attention != "node":
@@ -90,12 +97,25 @@ class GSAT(Method):
         kind = EdgeScorer if attention == "edge" else NodeScorer
         self.scorer = kind(spec.hidden, norm=norm, dropout=dropout)
         self.head = head_of(spec, shape)
+        self.reader = copy.deepcopy(self.featurizer) if own_encoder else None
+        self.erm_epochs = erm_epochs
         self.penalty = penalty
         self.weights = {"task": 1.0, "information": penalty}
         # a tensor, so that a compiled or captured step reads the value of its epoch
         self.register_buffer("r", torch.tensor(initial_r), persistent=False)
 
+    def first_stage(self) -> FirstStage | None:
+        if not self.erm_epochs:
+            return None
+        plain = reference_model(self.shape, self.featurizer)
+        plain.head, plain.capturable = self.head, self.capturable
+        return FirstStage(plain, "erm", self.erm_epochs)
+
     def prepare(self, dataset: Dataset, trainer: Trains) -> None:
+        if stage := self.first_stage():
+            trainer.fit_reference(stage.method, dataset, stage.name, epochs=stage.epochs)
+        if self.reader is not None:
+            self.reader.load_state_dict(self.featurizer.state_dict())
         epochs = getattr(trainer, "epochs", None)
         if self.candidates == "final_r" and epochs is not None:
             try:
@@ -119,7 +139,7 @@ class GSAT(Method):
 
     def attention_logits(self, batch: GraphBatch) -> Tensor:
         """The logits of attention to each stored edge, or to each node."""
-        h = self.featurizer.nodes(batch)
+        h = (self.reader or self.featurizer).nodes(batch)
         if isinstance(self.scorer, NodeScorer):
             return smoothed(self.scorer(h, batch.batch, batch.num_graphs), batch, self.smooth_min)
         return self.scorer(h, batch.edge_index, batch.batch, batch.num_graphs)

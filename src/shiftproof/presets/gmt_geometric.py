@@ -37,6 +37,7 @@ class _Row:
     network: dict[str, Any] = field(default_factory=dict)
     batch_size: int = 128
     smooth_min: int = 0
+    warmup: dict[str, Any] = field(default_factory=dict)  # of those that learn attention
     steps: int = 500  # of BernMask, spec gmt 5.8
 
 
@@ -94,6 +95,7 @@ _ROWS = {
         _FROM_ONE,
         network={"collect_at": "target", "context": 119},
         smooth_min=2,
+        warmup={"epochs": 50, "erm_epochs": 50, "own_encoder": True},
     ),
     # ours: few clouds, hence small batches; directions differ by hundredths, which batch norm cannot follow unscaled
     "toy-tracks": _Row(
@@ -121,6 +123,7 @@ def _preset(name: str) -> Preset:
     row = _ROWS[name]
     network = {**_EGNN, **row.network}
     shared = {**network, **_SCORER, "final_r": row.final_r, "penalty": row.penalty, "smooth_min": row.smooth_min}
+    shared |= row.warmup
     sampled = {**shared, **row.sam, "final_r": row.sam_final_r, "samples": row.samples}
     (size, entropy), (size_p, entropy_p), (threshold, kl) = row.bernmask, row.bernmask_p, row.pointmask
     # the chapter has no table with LRI-Gaussian: its penalty is that of LRI's own settings for SynMol and EGNN, which

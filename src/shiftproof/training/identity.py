@@ -36,6 +36,8 @@ def config_of(
     rarely = {"domains_per_batch": None, "steps_per_epoch": None, "betas": (0.9, 0.999), "ties_by_loss": None}
     training |= {key: value for key, usual in rarely.items() if (value := getattr(trainer, key)) != usual}
     config.setdefault("training", {}).update(plain(training))
+    if dataset.augment is not None:
+        config["augment"] = getattr(dataset.augment, "__qualname__", type(dataset.augment).__qualname__)
     return config | {
         "seed": trainer.seed,
         "selection": selection,

@@ -330,12 +330,13 @@ class Loop:
         if self.trainer.compile:
             replayed = FusedStepper if self.trainer.compile == "fused" else ReplayedStepper
             kind = replayed if self.device.type == "cuda" else CompiledStepper
-        if issubclass(kind, ReplayedStepper) and not self.method.capturable:
+        if issubclass(kind, ReplayedStepper) and (not self.method.capturable or self.dataset.augment is not None):
             kind = EagerStepper
         trainer, parameters = self.trainer, [p for group in optimizer.param_groups for p in group["params"]]
         stepper = kind(
             self.method, optimizer, trainer.balance, renewed=lambda step: make_optimizer(trainer, parameters, step)
         )
+        stepper.augment = self.dataset.augment
         if isinstance(stepper, ReplayedStepper):
             stepper.room = self.room
         return stepper

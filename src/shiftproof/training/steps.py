@@ -37,8 +37,10 @@ class EagerStepper:
     """Every step as the method writes it.
 
     `renewed(step)` makes the optimiser that the balance asks for from a step on; without it, a fresh start only
-    forgets the state.
+    forgets the state. `augment` changes a batch before its step.
     """
+
+    augment: Callable[[Batch], Batch] | None = None
 
     def __init__(
         self,
@@ -57,7 +59,7 @@ class EagerStepper:
     def epoch(self, train: Split, size: int | None, order: torch.Generator | None, step: int) -> Iterator[Tensor]:
         for batch in train.batches(size, shuffle=size is not None and order is not None, generator=order):
             self._refresh(step)
-            yield self.move(batch, step)
+            yield self.move(batch if self.augment is None else self.augment(batch), step)
             step += 1
 
     def move(self, batch: Batch, step: int) -> Tensor:

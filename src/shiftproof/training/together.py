@@ -42,6 +42,8 @@ def require_alike(loops: Sequence[Loop]) -> None:
         raise CannotStack("runs on graphs can be stacked, not those on plain tensors")
     if not method.capturable or type(method).training_index is not Method.training_index:
         raise CannotStack(f"'{name}' chooses its samples or sizes as it goes and cannot be stacked")
+    if first.dataset.augment is not None:
+        raise CannotStack(f"batches of '{first.dataset.name}' are changed one by one, so its runs cannot be stacked")
     if method.domain_by_domain or trainer.domains_per_batch is not None:
         raise CannotStack("runs whose batches are drawn from every environment cannot be stacked")
     if not isinstance(trainer.balance, Weighted) or trainer.balance.watch_conflicts:
