@@ -165,18 +165,22 @@ def test_titles_say_no_more_than_is_known():
     batch = random_graphs(count=2).whole()
     scores = torch.rand(batch.num_edges)
 
-    def title(y, logits):
-        return title_of(
-            Explanation(batch.replace(y=torch.tensor(y)), edge_scores=scores, logits=torch.tensor(logits)), 1
-        )
+    def title(y, logits, task=None):
+        labelled = batch.replace(y=torch.tensor(y))
+        return title_of(Explanation(labelled, edge_scores=scores, logits=torch.tensor(logits), task=task), 1)
 
     assert title([0, 1], [[0.0, 1.0], [2.0, 1.0]]) == "graph 1, class 1, predicted 0"
     assert title([0.0, 1.0], [-1.0, 2.5]) == "graph 1, class 1, predicted 1"
-    assert title([2.0, 7.0], [2.2, 6.5]) == "graph 1, class 7, predicted 6.50"
+    assert title([2.0, 7.0], [2.2, 6.5]) == "graph 1, value 7.00, predicted 6.50"
+    assert title([0.0, 1.0], [0.2, 0.9], "regression") == "graph 1, value 1.00, predicted 0.90"
+    assert title([math.nan, math.nan], [0.2, 0.9], "binary") == "graph 1, predicted 1"
+    assert title([1, 2], [[0.0, 1.0], [2.0, 1.0]]) == "graph 1, class 2, predicted 0"
     assert title([[0.0, 1.0], [1.0, 1.0]], [[0.1, 0.2], [0.3, 0.4]]) == "graph 1"
     assert title([0.0, math.nan], [0.1, 0.2]) == "graph 1, predicted 1"
     assert title([0.0, 1.0], [0.1, math.nan]) == "graph 1, class 1"
     unlabelled = Explanation(batch.replace(y=None), edge_scores=scores, logits=torch.tensor([0.1, 0.7]))
+    run = sp.fit("gsat", "ba-2motifs:graphs=40", epochs=1, hidden=4, layers=2, decay_interval=1, final_r=0.9)
+    assert sp.explain(run, "ba-2motifs:graphs=40").task == run.method.shape.task
     assert title_of(unlabelled, 1) == "graph 1, output 0.70"  # a value or a logit, who knows
 
 

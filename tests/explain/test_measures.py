@@ -15,6 +15,7 @@ from scipy.stats import t as student
 from sklearn.metrics import roc_auc_score
 
 import shiftproof as sp
+from shiftproof.data.graphs import GraphSet
 from shiftproof.errors import ShiftproofError
 from shiftproof.explain import (
     counterfactual_fidelity,
@@ -254,11 +255,14 @@ def test_fidelity_of_any_model_by_taking_edges_away(name):
         said = chance.argmax(1, keepdim=True)
         changes = []
         for i in range(batch.num_graphs):
-            own = (batch.edge_batch == i).nonzero().squeeze(1)
-            count = math.ceil(round(0.4 * len(own), 9))
-            best = own[found.edge_scores[own].sort(descending=True, stable=True).indices[:count]]
+            links = {}  # both directions of an edge, in the order in which the first one is stored
+            for edge in (batch.edge_batch == i).nonzero().squeeze(1).tolist():
+                links.setdefault(frozenset(batch.edge_index[:, edge].tolist()), []).append(edge)
+            worth = [float(found.edge_scores[link].mean()) for link in links.values()]
+            order = sorted(range(len(worth)), key=lambda link: -worth[link])
             keep = torch.ones(batch.num_edges, dtype=torch.bool)
-            keep[best] = False
+            for link in order[: math.ceil(round(0.4 * len(worth), 9))]:
+                keep[list(links.values())[link]] = False
             after = asked(without_edges(batch, keep))
             after = after.softmax(-1) if after.dim() == 2 else torch.stack([1 - after.sigmoid(), after.sigmoid()], 1)
             changes.append(float(chance[i, said[i]] - after[i, said[i]]))
@@ -270,6 +274,29 @@ def test_fidelity_of_any_model_by_taking_edges_away(name):
     assert unfaithfulness(model, everything, ratio=1.0).value == pytest.approx(0, abs=1e-6)
     assert fidelity_plus(model, everything, ratio=0.0).value == pytest.approx(0, abs=1e-6)
     assert 0 <= fidelity_plus(model, found, judged="label").value <= 1
+
+
+def test_both_directions_of_an_edge_are_taken_away_together_and_one_way_edges_alone():
+    pairs = torch.tensor([[0, 1, 1, 2, 2, 3, 3, 3], [1, 0, 2, 1, 3, 2, 3, 0]])  # a path, a loop and 3 -> 0
+    graphs = GraphSet.from_parts(
+        torch.tensor([4]), torch.tensor([8]), pairs, x=torch.eye(4), y=torch.zeros(1, dtype=torch.long)
+    )
+    taken = []
+
+    def model(x, edge_index, edge_weight, batch, edge_attr):
+        taken.append({tuple(edge) for edge in edge_index.T.tolist()})
+        return torch.zeros(1, 2)
+
+    def left(count, scores):
+        part = graphs.whole()
+        part = without_edges(part, torch.arange(8) < count)
+        fidelity_plus(model, Explanation(part, edge_scores=torch.tensor(scores[:count])), ratio=0.5)
+        return {tuple(edge) for edge in part.edge_index.T.tolist()} - taken[-1]
+
+    scores = [0.9, 0.1, 0.6, 0.6, 0.3, 0.0, 0.8, 0.2]
+    assert left(6, scores) == {(0, 1), (1, 0), (1, 2), (2, 1)}  # two of three, as half of three is
+    assert left(7, scores) == {(3, 3), (1, 2), (2, 1)}  # the loop is an edge of its own
+    assert left(8, scores) == {(0, 1), (3, 3), (1, 2), (2, 1)}  # one edge has no opposite: each for itself
 
 
 def test_a_weight_of_zero_and_a_deleted_edge_are_one_for_models_that_add_messages_up():

@@ -70,7 +70,7 @@ def molecule_table(
     path = Path(path)
     names = as_names(label)
     if not names:
-        raise ShiftproofError(f"{path}: which column holds the label? Name it in 'label'")
+        raise ShiftproofError(f"{path}: which column holds the label? Name it: label='COLUMN', or --label COLUMN")
     if split not in SPLITTINGS:
         raise unknown("split of molecules", str(split), SPLITTINGS)
     given = {"smiles": smiles, "label": label, "env": env, "split": split, "by": by, "task": task}

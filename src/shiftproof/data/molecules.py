@@ -257,7 +257,7 @@ class Reader:
         """Why RDKit refuses a SMILES: it is none, or the chemistry it says is impossible."""
         molecule = self.chem.MolFromSmiles(smiles, sanitize=False)
         found = [] if molecule is None else self.chem.DetectChemistryProblems(molecule)
-        return f"is impossible: {found[0].Message().strip()}" if found else "cannot be parsed as SMILES"
+        return f"is impossible: {found[0].Message().strip()}" if found else "cannot be parsed"
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything read so far as small arrays, end to end; the ends of bonds count inside their molecule."""

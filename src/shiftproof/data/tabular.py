@@ -43,7 +43,7 @@ def feature_table(
     path = Path(path)
     names = as_names(label)
     if not names:
-        raise ShiftproofError(f"{path}: which column holds the label? Name it in 'label' (and SMILES in 'smiles')")
+        raise ShiftproofError(f"{path}: which column holds the label? Name it: label='COLUMN', or --label COLUMN")
     if split not in (None, "environment", "random", "column", "time"):
         raise unknown("split of a table without SMILES", str(split), ("environment", "random", "column", "time"))
     table = read_table(path, [name for name in (*names, env, by) if name not in (None, "*")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -46,14 +47,15 @@ def explain(
         _require_fitting(method, graphs)
     if by is None:
         by = OWN if ask is not None else "gnnexplainer" if as_weighted(method).takes_weights else "occlusion"
+    known = method.shape.task if isinstance(method, Method) else task
     if by != OWN:
-        return explain_by(method, graphs, by, options, task)
+        return replace(explain_by(method, graphs, by, options, task), task=known)
     if ask is None:
         name = model.name if isinstance(model, Run) else type(method).__name__
         raise ShiftproofError(f"'{name}' gives no reasons of its own; by='gnnexplainer' or by='occlusion' finds some")
     if options:
         raise ShiftproofError(f"a method's own reasons take no option '{next(iter(options))}'")
-    return ask(graphs.to(next(method.parameters()).device).whole())
+    return replace(ask(graphs.to(next(method.parameters()).device).whole()), task=known)
 
 
 def as_model(model: Any) -> Any:

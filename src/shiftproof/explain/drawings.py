@@ -13,6 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from shiftproof.data.chemistry import is_molecule
+from shiftproof.data.dataset import Task
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.explain.elements import edge_scores, require_scores
 from shiftproof.explain.molecule_drawings import draw_molecules
@@ -168,28 +169,35 @@ def _rows(values: Tensor | None, rows: Any) -> Any:
 def title_of(explanation: Explanation, number: int) -> str:
     """Which graph it is, its class and what was predicted; of a regression its value.
 
-    Without labels one output may be a value or a logit, and stands as it is.
+    Where neither the task nor labels are known, one output may be a value or a logit, and stands as it is.
     """
-    batch, logits = explanation.batch, explanation.logits
+    batch, logits, task = explanation.batch, explanation.logits, explanation.task or _task_by_labels(explanation)
     parts = [f"graph {int(batch.index[number])}"]
-    if batch.y is not None and batch.y[number].numel() == 1 and math.isfinite(batch.y[number]):
-        parts.append(_worded(float(batch.y[number]), "class"))
+    several = task == "multilabel" or (batch.y is not None and batch.y[number].numel() > 1)
+    if several:  # several questions have several answers, too many for a title
+        return parts[0]
+    if batch.y is not None and math.isfinite(batch.y[number]):
+        value = float(batch.y[number])
+        parts.append(f"value {value:.2f}" if task == "regression" else f"class {int(value)}")
     if logits is not None and bool(logits[number].isfinite().all()):
         row = logits[number]
-        if batch.y is not None and batch.y[number].numel() > 1:
-            pass  # several questions have several answers, too many for a title
-        elif row.dim() and row.numel() > 1:
+        if row.dim() and row.numel() > 1:
             parts.append(f"predicted {int(row.argmax())}")
-        elif batch.y is None or not len(known := batch.y[batch.y.isfinite()]):
-            parts.append(f"output {float(row):.2f}")
-        elif bool(((known == 0) | (known == 1)).all()):
+        elif task == "binary":
             parts.append(f"predicted {int(row.float().mean() > 0)}")
         else:
-            parts.append(_worded(float(row), "predicted"))
+            parts.append(f"{'predicted' if task == 'regression' else 'output'} {float(row):.2f}")
     return ", ".join(parts)
 
 
-def _worded(value: float, kind: str) -> str:
-    if value == round(value):
-        return f"{kind} {int(value)}"
-    return f"{'value' if kind == 'class' else kind} {value:.2f}"
+def _task_by_labels(explanation: Explanation) -> Task | None:
+    """What the labels look like; None where there are none that tell."""
+    y = explanation.batch.y
+    known = None if y is None else y[y.isfinite()]
+    if known is None or not len(known):
+        return None
+    if bool(((known == 0) | (known == 1)).all()):
+        return "binary"
+    whole = bool((known == known.round()).all())
+    outputs = 1 if explanation.logits is None else explanation.logits[0].numel()
+    return "multiclass" if whole and (outputs > 1 or explanation.logits is None) else "regression"

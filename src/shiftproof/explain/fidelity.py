@@ -16,7 +16,7 @@ from shiftproof.explain.estimates import LEVEL, RESAMPLES, Estimate, mean_of
 from shiftproof.methods.explanation import Explanation
 from shiftproof.methods.masks import distributions
 from shiftproof.methods.weighted import WeightedModel, as_weighted, without_edges
-from shiftproof.nn import top_edges
+from shiftproof.nn import reverse_edges, symmetrise, top_edges
 
 Removal = Literal["delete", "weights"]
 Judged = Literal["probability", "label", "distance"]
@@ -38,8 +38,9 @@ def fidelity_plus(
 
     .. math:: mean_G\\, [p(\\hat y | G) - p(\\hat y | G \\setminus S)]
 
-    `S` are the share `ratio` of each graph's edges that is scored highest. Edges are deleted, or, with
-    `removal="weights"`, weighted by one minus their score. `judged="label"` counts changed predictions,
+    `S` are the share `ratio` of each graph's edges that is scored highest; where graphs store both directions of every
+    edge, the two stay or go together, by the mean of their scores. Edges are deleted, or, with `removal="weights"`,
+    weighted by one minus their score. `judged="label"` counts changed predictions,
     `"distance"` the total variation between the predictions (a regression is always judged by the change of its
     value). `model` is a run, a method, a PyG module or any function of (x, edge_index, edge_weight, batch, edge_attr).
     """
@@ -131,9 +132,22 @@ def _predictions(
         if removal == "weights":
             changed = model(batch, scores if part == "alone" else 1 - scores)
         else:
-            keep = top_edges(scores, batch.edge_batch, batch.num_graphs, ratio)
+            keep = _best_edges(scores, batch, ratio)
             changed = model(without_edges(batch, keep if part == "alone" else ~keep))
     return distributions(logits, kind).double().cpu(), distributions(changed, kind).double().cpu(), kind
+
+
+def _best_edges(scores: Tensor, batch: GraphBatch, ratio: float) -> Tensor:
+    """A mask of the share of edges that is scored highest, of undirected graphs with both directions of each."""
+    reverse = reverse_edges(batch.edge_index, batch.num_nodes)
+    own = torch.arange(batch.num_edges, device=reverse.device)
+    loop = batch.edge_index[0] == batch.edge_index[1]
+    if not bool(((reverse != own) | loop).all()):
+        return top_edges(scores, batch.edge_batch, batch.num_graphs, ratio)
+    once = own <= reverse
+    keep = torch.zeros_like(once)
+    keep[once] = top_edges(symmetrise(scores, reverse)[once], batch.edge_batch[once], batch.num_graphs, ratio)
+    return keep | keep[reverse]
 
 
 def _on_device(batch: GraphBatch, model: WeightedModel) -> GraphBatch:

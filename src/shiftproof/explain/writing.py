@@ -160,6 +160,7 @@ def chosen_graphs(found: Explanation, rows: torch.Tensor) -> Explanation:
         edge_scores=graphs.edge_columns.pop("_score", None),
         node_scores=graphs.node_columns.pop("_score", None),
         logits=graphs.columns.pop("_logits", None),
+        task=found.task,
     )
 
 

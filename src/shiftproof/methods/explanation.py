@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from shiftproof.data.dataset import Task
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.errors import ShiftproofError
 from shiftproof.nn import lift_to_edges, segment_mean
@@ -17,13 +18,15 @@ from shiftproof.nn import lift_to_edges, segment_mean
 class Explanation:
     """Scores in [0, 1] of the edges or nodes of some graphs: how much each decided the prediction.
 
-    `batch` holds the explained graphs, with their ground truth where it is known; `logits` the predictions.
+    `batch` holds the explained graphs, with their ground truth where it is known; `logits` the predictions, and `task`
+    what they mean, where that is known.
     """
 
     batch: GraphBatch
     edge_scores: Tensor | None = None
     node_scores: Tensor | None = None
     logits: Tensor | None = None
+    task: Task | None = None
 
     def __len__(self) -> int:
         return self.batch.num_graphs
