@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from torch import Tensor
 import shiftproof as sp
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods import ERM, GSAT, Explanation, GMTLin, GMTSam, GMTSimulated, Method, Network
-from shiftproof.nn import distribution, multilinear_extension, one_by_one
+from shiftproof.nn import distribution, multilinear_extension, one_by_one, score_gradient
 from shiftproof.objectives import attention_information
 
 sys.path.append(str(Path(__file__).parents[1] / "nn"))
@@ -180,6 +181,47 @@ def test_what_is_averaged_orders_the_losses_as_jensen_says(data, aggregate):
 
     assert_close(task(aggregate, 1), task("logits", 1))
     assert float(task("loss", 6)) > float(task("probs", 6))
+
+
+@pytest.mark.parametrize("aggregate", ["logits", "probs", "loss"])
+@pytest.mark.parametrize("binary", [False, True])
+def test_the_score_gradient_reaches_attention_through_what_is_averaged(data, aggregate, binary):
+    if binary:
+        halves = {name: replace(part, y=(part.y > 0).float()) for name, part in data.splits.items()}
+        data = replace(data, splits=halves, task="binary")
+    method = made(GMTSimulated, data, aggregate=aggregate, samples=7, sampler="score", tie_directions=True).eval()
+    batch, weights = data.train.batch([0, 9, 17]), list(method.scorer.parameters())
+    torch.manual_seed(4)
+    loss = method.losses(batch)["task"]
+    found = torch.autograd.grad(loss, weights)
+    torch.manual_seed(4)
+    subgraph = method.subgraph(batch)
+    drawn = subgraph.sample(7, "score")
+    chance = subgraph.log_chance(drawn, batch.edge_batch, 3)
+    logits = method.classify(batch, drawn)
+    right = batch.y.long().view(3, 1, 1).expand(3, 7, 1)
+    probs = distribution(logits, binary).gather(2, right).squeeze(2)
+    if aggregate == "logits":
+        mean = score_gradient(logits, chance).mean(1)
+        expected = -distribution(mean, binary).gather(1, right[:, 0]).log().mean()
+    elif aggregate == "probs":
+        expected = -score_gradient(probs, chance).mean(1).log().mean()
+    else:
+        expected = score_gradient(-probs.log(), chance).mean()
+    assert_close(loss, expected, 1e-5)
+    for one, other in zip(found, torch.autograd.grad(expected, weights), strict=True):
+        assert_close(one, other, 1e-5)
+    assert any(bool(one.any()) for one in found)
+
+
+def test_spread_out_draws_train_and_mistakes_with_the_score_gradient_are_named(data):
+    for draws in ("antithetic", "stratified"):
+        method = made(GMTSimulated, data, samples=5, draws=draws)
+        assert method.losses(data.train.whole())["task"].requires_grad
+        assert torch.equal(method.eval()(data.test.whole()), method(data.test.whole()))
+    for wrong in ({"samples": 1}, {"samples": 4, "sample_warmup": "single"}, {"samples": 4, "draws": "stratified"}):
+        with pytest.raises(ShiftproofError, match="sampler='score' holds independent draws against each other"):
+            made(GMTSimulated, data, sampler="score", **wrong)
 
 
 @pytest.mark.parametrize("placement", ["first", "last", "mean", "all"])

@@ -26,7 +26,9 @@ from shiftproof.nn import (
     multilinear_extension,
     multilinear_gap,
     one_by_one,
+    score_gradient,
     straight_through,
+    uniform_draws,
 )
 
 sys.path.append(str(Path(__file__).parents[1] / "nn"))
@@ -246,6 +248,69 @@ def test_gmt_10_draws_are_exactly_zero_or_one_and_carry_the_gradient_of_their_so
         BernoulliSubgraph(logits, ends, 31).sample(1, "bernouli")
     with pytest.raises(ShiftproofError, match="attention over nodes takes 31 logits"):
         BernoulliSubgraph(logits, ends, 31, mode="node")
+
+
+@pytest.mark.parametrize(("draws", "left"), [("antithetic", 0.85), ("stratified", 0.5)])
+def test_draws_that_are_spread_out_keep_the_mean_and_vary_less(draws, left):
+    batch, classify = classifier(one_graph(PATH, 4))
+    probs = chances(4)
+    truth = exact(batch, classify, probs)
+
+    def means(how: str) -> Tensor:
+        options = {"method": "monte_carlo", "samples": 20, "draws": how}
+        found = [
+            multilinear_extension(classify, probs, batch.edge_batch, 1, generator=seeded(i), **options)
+            for i in range(400)
+        ]
+        return torch.cat(found)
+
+    spread, apart = means(draws), means("independent")
+    assert bool(((spread.mean(0) - truth).abs() < 4 * spread.std(0) / 20).all())
+    assert bool((spread.var(0) < left * apart.var(0)).all())
+
+
+def test_spread_out_numbers_are_uniform_each_and_never_one():
+    for draws, samples in (("independent", 6), ("antithetic", 7), ("antithetic", 1), ("stratified", 8)):
+        found = uniform_draws(torch.zeros(20_000, samples), draws, seeded(3))
+        assert found.shape == (20_000, samples)
+        assert 0 <= float(found.min()) <= float(found.max()) < 1
+        assert_close(found.mean(0), torch.full((samples,), 0.5), 0.01)
+        assert_close((found < 0.3).float().mean(0), torch.full((samples,), 0.3), 0.02)
+    assert torch.equal((found * 8).floor().sort(1).values, torch.arange(8.0).expand(20_000, 8))
+    pairs = uniform_draws(torch.zeros(5, 6), "antithetic", seeded(0))
+    assert_close(pairs[:, :3] + pairs[:, 3:], torch.ones(5, 3), 1e-6)
+    sure = BernoulliSubgraph(torch.full((4,), 40.0), torch.tensor(PATH).t(), 4)
+    for draws in ("antithetic", "stratified"):
+        assert bool((sure.sample(5000, "bernoulli", seeded(1), draws) == 1).all())
+    with pytest.raises(ShiftproofError, match="unknown way of drawing 'sobol'"):
+        uniform_draws(torch.zeros(2, 2), "sobol")
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_the_score_gradient_is_that_of_the_extension_without_bias(tied):
+    both = [(0, 1), (1, 0), (1, 2), (2, 1)]
+    batch, classify = classifier(one_graph(both, 3))
+    logits = torch.logit(chances(4)).requires_grad_()
+    subgraph = BernoulliSubgraph(logits, batch.edge_index, 3, tie_directions=tied)
+    expected = torch.zeros(3, dtype=torch.double)
+    for kept in product((0.0, 1.0), repeat=4):
+        weight = torch.tensor(kept, dtype=torch.double).unsqueeze(1)
+        if not tied or (kept[0] == kept[1] and kept[2] == kept[3]):
+            likely = subgraph.log_chance(weight, batch.edge_batch, 1).exp().squeeze()
+            expected = expected + likely * classify(weight).squeeze()
+    (truth,) = torch.autograd.grad(expected[0], logits, retain_graph=True)
+    found = []
+    for i in range(300):
+        weight = subgraph.sample(40, "score", seeded(i))
+        assert not weight.requires_grad
+        values = score_gradient(classify(weight), subgraph.log_chance(weight, batch.edge_batch, 1))
+        assert torch.equal(values.detach(), classify(weight))
+        found.append(torch.autograd.grad(values.mean(1)[0, 0], logits, retain_graph=True)[0])
+    every = torch.stack(found)
+    assert bool(((every.mean(0) - truth).abs() < 4 * every.std(0) / 300**0.5 + 1e-12).all())
+    assert float((every.mean(0) - truth).abs().max()) < 0.3 * float(truth.abs().max())
+    with pytest.raises(ShiftproofError, match="at least two, not 1"):
+        score_gradient(torch.zeros(1, 1), torch.zeros(1, 1))
 
 
 def test_directions_are_drawn_apart_unless_they_are_tied():

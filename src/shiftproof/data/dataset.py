@@ -32,8 +32,9 @@ class Dataset:
     be read the same way), `notes` (what a reader of the file should know) and `rejected` (rows that were left out:
     their number in the file, their text, the reason).
 
-    `augment` changes every batch that a model is trained on, and none that it is judged on: a function of a batch, or
-    an object that is called like one, which draws from torch's random numbers.
+    `augment` changes every batch that the trainer takes a step on, and none that is judged: a function of a batch, or
+    an object that is called like one, which draws from torch's random numbers. The rounds in which FeAT and its kin
+    learn features take samples as they are.
     """
 
     splits: Mapping[str, Split]

@@ -18,6 +18,7 @@ from shiftproof.methods.explanation import Explanation
 from shiftproof.methods.weighted import WeightedModel, as_weighted
 from shiftproof.nn import multilinear_extension, multilinear_gap, one_by_one
 from shiftproof.nn.multilinear import Aggregate, Classifier
+from shiftproof.nn.sampling import Draws
 
 GRAPHS_AT_ONCE = 256
 CHUNK = 20  # samples of such a batch in memory at once
@@ -33,14 +34,17 @@ def expected_prediction(
     chunk: int = CHUNK,
     task: Task | None = None,
     seed: int = 0,
+    draws: Draws = "independent",
 ) -> Tensor:
     """What a model says on average when every edge is kept with the chance its attention gives it.
 
     .. math:: F(α) = E_{G_c \\sim Bern(α)}[f(G_c)]
 
     One row a graph: class probabilities (two columns for a binary task), or logits with `aggregate="logits"`. Exact
-    where all graphs have at most 16 edges, else the mean over `samples` draws. A method that draws no attention, and
-    any model of your own, is asked with an `Explanation` in place of the graphs: its edge scores are the chances.
+    where all graphs have at most 16 edges, else the mean over `samples` draws; `draws="stratified"` spreads those of an
+    edge out evenly, which mostly brings the mean nearer (`shiftproof.nn.uniform_draws`). A method that draws no
+    attention, and any model of your own, is asked with an `Explanation` in place of the graphs: its edge scores are the
+    chances.
     `task` names what the logits of a model of your own mean.
     """
     asked = _asked(model, task, samples)
@@ -59,6 +63,7 @@ def expected_prediction(
                     binary=_is_binary(asked, classify, probs),
                     chunk=chunk,
                     generator=generator,
+                    draws=draws,
                 )
             )
     return torch.cat(found)
@@ -72,13 +77,14 @@ def extension_gap(
     chunk: int = CHUNK,
     task: Task | None = None,
     seed: int = 0,
+    draws: Draws = "independent",
     resamples: int = RESAMPLES,
     level: float = LEVEL,
 ) -> Estimate:
     """The total variation between the prediction on soft weights and the mean one on random subgraphs (spec gmt 4.9).
 
     Zero for a model that is linear in its edge weights. Where a graph has more than 16 edges, the noise of
-    `samples` draws adds to it.
+    `samples` draws adds to it, less of it with `draws="stratified"`.
     """
     asked = _asked(model, task, samples)
     found = []
@@ -87,7 +93,7 @@ def extension_gap(
             binary = _is_binary(asked, classify, probs)
             sizes = batch.edge_batch, batch.num_graphs
             options = {"samples": samples, "binary": binary, "chunk": chunk, "generator": generator}
-            found.append(multilinear_gap(classify, probs, *sizes, **options))
+            found.append(multilinear_gap(classify, probs, *sizes, draws=draws, **options))
     return mean_of(torch.cat(found), resamples=resamples, level=level, seed=seed)
 
 

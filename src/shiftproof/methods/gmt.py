@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
+from functools import partial
 from numbers import Integral
 from typing import Any, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from shiftproof.data.graphs import GraphBatch
@@ -18,16 +21,18 @@ from shiftproof.nn import (
     BernoulliSubgraph,
     WeightedGINConv,
     WeightedPNAConv,
+    bernoulli_draws,
     in_chunks,
     mean_of_samples,
-    sample_bernoulli,
     samples_within,
+    score_gradient,
 )
+from shiftproof.nn.sampling import Draws
 from shiftproof.objectives import sample_losses
 from shiftproof.registry import register, with_options_of
 
 Placement = Literal["first", "last", "mean", "all"]
-SamplerName = Literal["concrete_bernoulli", "bernoulli", "hard_concrete_st"]
+SamplerName = Literal["concrete_bernoulli", "bernoulli", "hard_concrete_st", "score"]
 AggregateName = Literal["logits", "probs", "loss"]
 Warmup = Literal["none", "single"]
 GIB = 2**30
@@ -84,14 +89,16 @@ class GMTSimulated(GSAT):
     .. math:: R\\Big(\\tfrac1t \\sum_{i=1}^t f(G_c^i)\\Big) + λ\\, KL(α ‖ r), \\qquad G_c^i \\sim g(G)
 
     In training the subgraphs come from `sampler` (`BernoulliSubgraph.sample` says what each does), in evaluation they
-    are plain Bernoulli draws with chance α, `eval_samples` of them. `aggregate` is what is averaged: "logits" (the
-    default, because the published results were made with it), "probs" (then the mean estimates the multilinear
-    extension without bias) or "loss" (in training; predictions then average probabilities). `sample_warmup="single"`
-    draws one subgraph and doubles λ while r has its first value, or is 1. `tie_directions` draws one variable for both
-    directions of an edge. A pass holds at most `memory_gib` of node rows at once; None is what the environment variable
-    SHIFTPROOF_MEMORY_GIB says of this machine, else 4. Evaluation draws with `eval_seed`, so that predictions can be
-    repeated; None draws anew each time. `network.batch_norm` says whether batch norm sees each sample alone, as a loop
-    over them would, or all "pooled".
+    are plain Bernoulli draws with chance α, `eval_samples` of them. The gradient of attention passes straight through
+    the draws, or, with `sampler="score"`, is the unbiased one of `shiftproof.nn.score_gradient` (as far as batch norm
+    keeps graphs apart). `draws` may spread the samples of each edge out (`shiftproof.nn.uniform_draws`). `aggregate` is
+    what is averaged: "logits" (the default, because the published results were made with it), "probs" (then the mean
+    estimates the multilinear extension without bias) or "loss" (in training; predictions then average probabilities).
+    `sample_warmup="single"` draws one subgraph and doubles λ while r has its first value, or is 1. `tie_directions`
+    draws one variable for both directions of an edge. A pass holds at most `memory_gib` of node rows at once; None is
+    what the environment variable SHIFTPROOF_MEMORY_GIB says of this machine, else 4. Evaluation draws with `eval_seed`,
+    so that predictions can be repeated; None draws anew each time. `network.batch_norm` says whether batch norm sees
+    each sample alone, as a loop over them would, or all "pooled".
     """
 
     @with_options_of(GSAT, without=("kl_on",))
@@ -105,6 +112,7 @@ class GMTSimulated(GSAT):
         aggregate: AggregateName = "logits",
         sample_warmup: Warmup = "none",
         tie_directions: bool = False,
+        draws: Draws = "independent",
         eval_samples: int | None = None,
         eval_seed: int | None = 0,
         memory_gib: float | None = None,
@@ -116,9 +124,15 @@ class GMTSimulated(GSAT):
         memory_gib = _memory_here() if memory_gib is None else memory_gib
         if not 0 < memory_gib < math.inf:
             raise ShiftproofError(f"'memory_gib' is positive, not {memory_gib}")
+        if sampler == "score" and (samples < 2 or sample_warmup == "single" or draws != "independent"):
+            raise ShiftproofError(
+                "sampler='score' holds independent draws against each other: 'samples' is at least 2 then, "
+                "'sample_warmup' is 'none' and 'draws' is 'independent'"
+            )
         super().__init__(shape, network=network, **options)
         self.samples, self.eval_samples, self.eval_seed = samples, eval_samples or samples, eval_seed
         self.sampler, self.aggregate, self.sample_warmup = sampler, aggregate, sample_warmup
+        self.draws: Draws = draws
         self.tie_directions, self.memory = tie_directions, memory_gib * GIB
         self.drawn = samples  # subgraphs a step of this epoch draws
 
@@ -157,29 +171,45 @@ class GMTSimulated(GSAT):
             generator = torch.Generator(batch.x.device).manual_seed(self.eval_seed)
         found = self.distribution(batch, logits)
         if self.tie_directions:
-            weight = found.sample(self.eval_samples, "bernoulli", generator)
+            weight = found.sample(self.eval_samples, "bernoulli", generator, self.draws)
         else:
-            weight = sample_bernoulli(found.probs.unsqueeze(1).expand(-1, self.eval_samples), generator)
+            weight = bernoulli_draws(found.probs, self.eval_samples, self.draws, generator)
         return self._mean(self.sampled(batch, weight))
 
     def forward(self, batch: GraphBatch, generator: torch.Generator | None = None) -> Tensor:
         if not self.training:
             return self.predict_from(batch, self.attention_logits(batch), generator)
-        return self._mean(self.sampled(batch, self.subgraph(batch).sample(self.drawn, self.sampler, generator)))
+        weight = self.subgraph(batch).sample(self.drawn, self.sampler, generator, self.draws)
+        return self._mean(self.sampled(batch, weight))
 
-    def _mean(self, logits: Tensor) -> Tensor:
+    def _mean(self, logits: Tensor, scored: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+        """The logits of the mean over samples; `scored` gives what is averaged its gradient in the chances."""
         plain = self.aggregate == "logits" or self.shape.task == "regression"
-        return mean_of_samples(logits, "logits" if plain else "probs", self.shape.task in ("binary", "multilabel"))
+        binary = self.shape.task in ("binary", "multilabel")
+        if scored is not None and plain:
+            return scored(logits).mean(1)
+        mean = mean_of_samples(logits, "logits" if plain else "probs", binary)
+        if scored is None:
+            return mean
+        each = F.logsigmoid(torch.stack([-logits, logits], -1)) if binary else logits.log_softmax(-1)
+        share = (each - each.logsumexp(1, keepdim=True)).exp().detach() * logits.shape[1]  # of a sample in the mean
+        moved = scored(share).mean(1) - 1  # zero, with the gradient of the mean's logarithm
+        return mean + (moved[..., 1] - moved[..., 0] if binary else moved)
 
     def losses(self, batch: GraphBatch) -> dict[str, Tensor]:
         found = self.subgraph(batch)
-        logits = self.sampled(batch, found.sample(self.drawn, self.sampler))
+        weight = found.sample(self.drawn, self.sampler, draws=self.draws)
+        logits = self.sampled(batch, weight)
+        scored: Callable[[Tensor], Tensor] | None = None
+        if self.sampler == "score":
+            scored = partial(score_gradient, log_chance=found.log_chance(weight, batch.edge_batch, batch.num_graphs))
         if self.aggregate == "loss":
             of_all = logits.transpose(0, 1).flatten(0, 1)  # sample by sample
             y = batch.y.repeat(self.drawn, *[1] * (batch.y.dim() - 1))
-            task = sample_losses(of_all, y, self.shape.task).mean()
+            each = sample_losses(of_all, y, self.shape.task)
+            task = (each if scored is None else scored(each.unflatten(0, (self.drawn, -1)).mT)).mean()
         else:
-            task = sample_losses(self._mean(logits), batch.y, self.shape.task).mean()
+            task = sample_losses(self._mean(logits, scored), batch.y, self.shape.task).mean()
         return {"task": task, "information": self.information(batch, found.logits.sigmoid())}
 
 

@@ -24,12 +24,13 @@ from shiftproof.nn.multilinear import (
     multilinear_gap,
     one_by_one,
     samples_within,
+    score_gradient,
 )
 from shiftproof.nn.norms import GraphInstanceNorm, NodeBatchNorm
 from shiftproof.nn.point_convs import POINT_CONVS, EGNNConv, WeightedEdgeConv, WeightedPointTransformerConv
 from shiftproof.nn.points import PointEncoder, PointHead
 from shiftproof.nn.pooling import pool, readout
-from shiftproof.nn.sampling import BernoulliSubgraph, straight_through
+from shiftproof.nn.sampling import BernoulliSubgraph, bernoulli_draws, straight_through, uniform_draws
 from shiftproof.nn.scorers import EdgeScorer, NodeScorer, lift_to_edges, reverse_edges, symmetrise
 from shiftproof.nn.segment import (
     sample_bernoulli,
@@ -75,6 +76,7 @@ __all__ = [
     "WeightedSGCConv",
     "Wiring",
     "WithDropout",
+    "bernoulli_draws",
     "decode",
     "distribution",
     "edge_subgraph",
@@ -91,6 +93,7 @@ __all__ = [
     "sample_bernoulli",
     "sample_concrete",
     "samples_within",
+    "score_gradient",
     "segment_count",
     "segment_max",
     "segment_mean",
@@ -104,4 +107,5 @@ __all__ = [
     "straight_through",
     "symmetrise",
     "top_edges",
+    "uniform_draws",
 ]

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from shiftproof.errors import ShiftproofError, unknown
-from shiftproof.nn.segment import sample_bernoulli, segment_count
+from shiftproof.nn.sampling import Draws, bernoulli_draws
+from shiftproof.nn.segment import segment_count
 from shiftproof.nn.stacking import networks, stacked
 
 Classifier = Callable[[Tensor], Tensor]
@@ -90,6 +91,23 @@ def mean_of_samples(logits: Tensor, aggregate: str, binary: bool) -> Tensor:
     return logits.log_softmax(-1).logsumexp(1) - math.log(logits.shape[1])
 
 
+def score_gradient(values: Tensor, log_chance: Tensor) -> Tensor:
+    """The values `[graphs, t, ...]` of `t` draws, whose mean over the draws gets the gradient of its expectation.
+
+    .. math:: ∇ E[f] ≈ \\tfrac1t \\sum_i \\Big(f_i - \\tfrac{1}{t-1} \\sum_{j ≠ i} f_j\\Big) ∇ \\log p(G_i)
+
+    `log_chance` `[graphs, t]` says how likely each draw was. The other draws of a graph are what each is held against,
+    which takes variance away and adds no bias; it takes independent draws, at least two of them.
+    """
+    count = values.shape[1]
+    if count < 2:
+        raise ShiftproofError(f"the score gradient holds a draw against others and takes at least two, not {count}")
+    fixed = values.detach()
+    better = fixed - (fixed.sum(1, keepdim=True) - fixed) / (count - 1)
+    carried = log_chance - log_chance.detach()  # zero, with a gradient
+    return values + better * carried.view(*carried.shape, *[1] * (values.dim() - 2))
+
+
 def multilinear_extension(
     classify: Classifier,
     probs: Tensor,
@@ -103,13 +121,15 @@ def multilinear_extension(
     chunk: int | None = None,
     generator: torch.Generator | None = None,
     weight: Tensor | None = None,
+    draws: Draws = "independent",
 ) -> Tensor:
     """The expected prediction of each graph when edge `e` is kept with chance `probs[e]`.
 
     With `aggregate="probs"` predictions are class probabilities `[graphs, classes]` (two columns for a `binary` task),
     with "logits" they are logits. "exact" goes through all subgraphs (at most 16 edges a graph) and is differentiable
-    in `probs`; "monte_carlo" is the mean over `samples` draws, without bias; "auto" is exact where it can be. `weight`
-    are draws of your own, `[E, t]`. `chunk` bounds how many samples are in memory at once.
+    in `probs`; "monte_carlo" is the mean over `samples` draws, without bias; "auto" is exact where it can be. `draws`
+    may spread the samples of each edge out ("antithetic", "stratified"), which mostly takes variance away. `weight` are
+    draws of your own, `[E, t]`. `chunk` bounds how many samples are in memory at once.
     """
     if method not in ("auto", "exact", "monte_carlo"):
         raise unknown("method", method, ("auto", "exact", "monte_carlo"))
@@ -128,7 +148,7 @@ def multilinear_extension(
     if method == "exact" or (method == "auto" and most <= MOST_EDGES_EXACT and weight is None):
         return _exact(values, probs, edge_batch, num_graphs, most, chunk or 1024)
     if weight is None:
-        weight = sample_bernoulli(probs.unsqueeze(1).expand(-1, samples), generator)
+        weight = bernoulli_draws(probs, samples, draws, generator)
     return values(weight).mean(1)
 
 
@@ -167,6 +187,7 @@ def multilinear_gap(
     binary: bool = False,
     chunk: int | None = None,
     generator: torch.Generator | None = None,
+    draws: Draws = "independent",
 ) -> Tensor:
     """How far the prediction on soft weights is from the mean prediction on random subgraphs, for each graph.
 
@@ -177,7 +198,7 @@ def multilinear_gap(
     with torch.no_grad():
         soft = distribution(classify(probs.unsqueeze(1)), binary).squeeze(1)
         options = {"samples": samples, "binary": binary, "chunk": chunk, "generator": generator}
-        mean = multilinear_extension(classify, probs, edge_batch, num_graphs, **options)
+        mean = multilinear_extension(classify, probs, edge_batch, num_graphs, draws=draws, **options)
         return (soft - mean).abs().sum(-1) / 2
 
 

@@ -3,16 +3,47 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.nn.scorers import lift_to_edges, reverse_edges, symmetrise
-from shiftproof.nn.segment import sample_bernoulli, sample_concrete
+from shiftproof.nn.segment import sample_bernoulli, sample_concrete, segment_sum, uniform_like
 
 MODES = ("edge", "node")
-SAMPLERS = ("concrete_bernoulli", "bernoulli", "hard_concrete_st", "concrete")
+SAMPLERS = ("concrete_bernoulli", "bernoulli", "hard_concrete_st", "concrete", "score")
+Draws = Literal["independent", "antithetic", "stratified"]
+LARGEST_BELOW_ONE = 1 - 2**-24
+LEAST_CHANCE = 1e-6
+
+
+def uniform_draws(values: Tensor, draws: Draws, generator: torch.Generator | None = None) -> Tensor:
+    """Random numbers in [0, 1), one for each of the values `[rows, samples]`, uniform each by itself.
+
+    Between the samples of a row they are "independent"; "antithetic": the second half are one minus the first; or
+    "stratified": one lies in each of `samples` equal parts, in random order. Rows know nothing of each other. A mean
+    over samples keeps its expectation and, of a function that mostly rises or falls with each number, loses variance.
+    """
+    if draws == "independent":
+        return uniform_like(values, generator)
+    samples = values.shape[1]
+    if draws == "antithetic":
+        half = uniform_like(values[:, : -(-samples // 2)], generator)
+        return torch.cat([half, (1 - half[:, : samples // 2]).clamp(max=LARGEST_BELOW_ONE)], 1)
+    if draws != "stratified":
+        raise unknown("way of drawing", str(draws), get_args(Draws))
+    part = uniform_like(values, generator).argsort(1)
+    return ((part + uniform_like(values, generator)) / samples).clamp(max=LARGEST_BELOW_ONE)
+
+
+def bernoulli_draws(probs: Tensor, samples: int, draws: Draws, generator: torch.Generator | None = None) -> Tensor:
+    """Zeros and ones `[E, samples]` with the chances `probs` `[E]`; no gradient passes."""
+    chance = probs.unsqueeze(1).expand(-1, samples)
+    if draws == "independent":
+        return sample_bernoulli(chance, generator)
+    return (uniform_draws(chance, draws, generator) < chance.detach()).to(probs.dtype)
 
 
 def straight_through(drawn: Tensor, soft: Tensor) -> Tensor:
@@ -66,17 +97,36 @@ class BernoulliSubgraph:
         """The chance of each edge, without any noise: what an explanation shows, `[E]`."""
         return self.lift(self.logits.sigmoid())
 
-    def relaxed(self, samples: int | None = None, generator: torch.Generator | None = None) -> Tensor:
+    def relaxed(
+        self, samples: int | None = None, generator: torch.Generator | None = None, draws: Draws = "independent"
+    ) -> Tensor:
         """Edge weights in (0, 1) around `probs` from logistic noise on the logits: `[E]`, or `[E, samples]`."""
-        return self.lift(self.noisy(samples, generator))
+        return self.lift(self.noisy(samples, generator, draws))
 
-    def noisy(self, samples: int | None = None, generator: torch.Generator | None = None) -> Tensor:
+    def noisy(
+        self, samples: int | None = None, generator: torch.Generator | None = None, draws: Draws = "independent"
+    ) -> Tensor:
         """Attention with logistic noise on its logits, before it is lifted to edges."""
-        logits = self.logits if samples is None else self.logits.unsqueeze(1).expand(-1, samples)
-        return sample_concrete(logits, generator=generator)
+        if samples is None:
+            return sample_concrete(self.logits, generator=generator)
+        logits = self.logits.unsqueeze(1).expand(-1, samples)
+        return sample_concrete(logits, uniform=uniform_draws(logits, draws, generator))
+
+    def log_chance(self, weight: Tensor, edge_batch: Tensor, num_graphs: int) -> Tensor:
+        """How likely each graph's draw is, `[graphs, t]`, of draws `[E, t]` of zeros and ones with chance `probs`."""
+        probs = self.probs.clamp(LEAST_CHANCE, 1 - LEAST_CHANCE).unsqueeze(1)
+        each = torch.where(weight.detach() > 0.5, probs.log(), torch.log1p(-probs))
+        if self.tie_directions:  # both directions are one draw
+            own = torch.arange(len(self.reverse), device=each.device)
+            each = each.masked_fill((own > self.reverse).unsqueeze(1), 0)
+        return segment_sum(each, edge_batch, num_graphs + 1)[:num_graphs]  # less the padding of a padded batch
 
     def sample(
-        self, samples: int, sampler: str = "concrete_bernoulli", generator: torch.Generator | None = None
+        self,
+        samples: int,
+        sampler: str = "concrete_bernoulli",
+        generator: torch.Generator | None = None,
+        draws: Draws = "independent",
     ) -> Tensor:
         """`samples` draws of edge weights, `[E, samples]`, through which gradients reach the logits.
 
@@ -86,31 +136,35 @@ class BernoulliSubgraph:
         - "bernoulli": zeros and ones with chance `probs`, its gradients. Unbiased.
         - "hard_concrete_st": relaxed draws rounded at 1/2, gradients of the relaxed ones. Unbiased as well.
         - "concrete": the relaxed draws themselves, what GSAT trains with.
+        - "score": the zeros and ones of "bernoulli" without any gradient; `score_gradient` gives what is computed from
+          them the gradient of its mean, by `log_chance`.
+
+        `draws` says how the samples of an edge lie to each other, see `uniform_draws`.
         """
         if sampler not in SAMPLERS:
             raise unknown("sampler", sampler, SAMPLERS)
         if samples < 1:
             raise ShiftproofError(f"at least one subgraph is sampled, not {samples}")
-        if sampler == "bernoulli":
+        if sampler in ("bernoulli", "score"):
             soft = self.probs.unsqueeze(1)
-            return straight_through(self._bernoulli(soft.expand(-1, samples), generator), soft)
+            drawn = self._bernoulli(soft.expand(-1, samples), generator, draws)
+            return straight_through(drawn, soft) if sampler == "bernoulli" else drawn
         if sampler == "hard_concrete_st":
             # one variable for each edge: the mean or product of rounded variables would not have chance `probs`
             logits = torch.logit(self.probs, eps=1e-6).unsqueeze(1).expand(-1, samples)
-            soft = self._tied(sample_concrete(logits, generator=generator))
+            soft = self._tied(sample_concrete(logits, uniform=uniform_draws(logits, draws, generator)))
             return straight_through((soft > 0.5).to(soft.dtype), soft)
-        soft = self.relaxed(samples, generator)
-        return soft if sampler == "concrete" else straight_through(self._bernoulli(soft, generator), soft)
+        soft = self.relaxed(samples, generator, draws)
+        return soft if sampler == "concrete" else straight_through(self._bernoulli(soft, generator, draws), soft)
 
-    def _bernoulli(self, chance: Tensor, generator: torch.Generator | None) -> Tensor:
-        if not self.tie_directions:
+    def _bernoulli(self, chance: Tensor, generator: torch.Generator | None, draws: Draws) -> Tensor:
+        if not self.tie_directions and draws == "independent":
             return sample_bernoulli(chance, generator)
-        draws = torch.rand(chance.shape, generator=generator, dtype=chance.dtype, device=chance.device)
-        return (self._tied(draws) < chance).to(chance.dtype)
+        return (self._tied(uniform_draws(chance, draws, generator)) < chance.detach()).to(chance.dtype)
 
-    def _tied(self, draws: Tensor) -> Tensor:
+    def _tied(self, values: Tensor) -> Tensor:
         """The draw of the direction stored first, for both."""
         if not self.tie_directions:
-            return draws
-        own = torch.arange(len(self.reverse), device=draws.device)
-        return draws.index_select(0, torch.minimum(own, self.reverse))
+            return values
+        own = torch.arange(len(self.reverse), device=values.device)
+        return values.index_select(0, torch.minimum(own, self.reverse))

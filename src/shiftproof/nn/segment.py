@@ -119,19 +119,24 @@ def sample_bernoulli(prob: Tensor, generator: torch.Generator | None = None) -> 
     return torch.bernoulli(prob.detach().nan_to_num(0.0), generator=generator)
 
 
-def sample_concrete(logits: Tensor, temperature: float = 1.0, generator: torch.Generator | None = None) -> Tensor:
-    """Relaxed Bernoulli draws in (0, 1) through which gradients flow.
+def sample_concrete(
+    logits: Tensor, temperature: float = 1.0, generator: torch.Generator | None = None, uniform: Tensor | None = None
+) -> Tensor:
+    """Relaxed Bernoulli draws in (0, 1) through which gradients flow; `uniform` are random numbers of your own.
 
     .. math:: σ((ℓ + \\log U - \\log(1 - U)) / τ), \\quad U \\sim Uniform(0, 1)
     """
     if temperature <= 0:
         raise ShiftproofError(f"the temperature of a concrete sample is positive, not {temperature}")
-    if generator is None:
-        u = torch.rand_like(logits)  # with open sizes torch.compile takes no rand that names a generator
-    else:
-        u = torch.rand(logits.shape, generator=generator, dtype=logits.dtype, device=logits.device)
-    u = u.clamp(min=1e-10)
+    u = (uniform_like(logits, generator) if uniform is None else uniform).clamp(min=1e-10)
     return torch.sigmoid((logits + u.log() - torch.log1p(-u)) / temperature)
+
+
+def uniform_like(values: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """Random numbers in [0, 1), one for each value."""
+    if generator is None:
+        return torch.rand_like(values)  # with open sizes torch.compile takes no rand that names a generator
+    return torch.rand(values.shape, generator=generator, dtype=values.dtype, device=values.device)
 
 
 def _column(per_group: Tensor, values: Tensor) -> Tensor:
