@@ -140,6 +140,35 @@ def test_toy_decays_conserve_mass_and_toy_tracks_follow_their_seed():
         sp.load("toy-tracks", graphs=5)
 
 
+def test_toy_groups_are_whole_in_positive_clouds_alone_and_kinds_say_nothing():
+    data = sp.load("toy-groups", graphs=60, seed=2)
+    assert [len(data[s]) for s in ("train", "val", "test")] == [42, 9, 9]
+    broken = set()
+    for split in data.splits.values():
+        for i in range(len(split)):
+            cloud = split[i]
+            kind, pos = cloud.x.argmax(1), cloud.node_columns["pos"]
+            assert 18 <= len(kind) <= 26
+            assert torch.bincount(kind, minlength=8)[2:].tolist() == [1] * 6
+            place = {k: pos[kind == k].squeeze(0) for k in range(2, 8)}
+            steps = {
+                group: [float((place[a] - place[b]).norm()) for a, b in pairs] for group, pairs in GROUP_BONDS.items()
+            }
+            whole = tuple(max(found) < 1.3 for found in steps.values())  # a bond of 1, blurred at both ends
+            assert all(whole) == bool(cloud.y > 0)
+            assert cloud.node_truth.tolist() == ((kind >= 2) & (cloud.y > 0)).tolist()
+            broken.add(whole)
+    assert broken == {(True, True), (True, False), (False, True), (False, False)}
+    again, other = sp.load("toy-groups", graphs=60, seed=2), sp.load("toy-groups", graphs=60, seed=3)
+    assert torch.equal(data.test.node_columns["pos"], again.test.node_columns["pos"])
+    assert data.test.num_nodes != other.test.num_nodes or not torch.equal(data.test.x, other.test.x)
+    with pytest.raises(ShiftproofError, match="at least 10 clouds, not 3"):
+        sp.load("toy-groups", graphs=3)
+
+
+GROUP_BONDS = {"first": [(2, 3), (3, 4)], "second": [(5, 6), (6, 7)]}
+
+
 def lri_file(folder, name, **more):
     """A tiny file in the layout that docs/point-clouds.md makes of the authors' ones."""
     rng = np.random.default_rng(0)

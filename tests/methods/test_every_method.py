@@ -18,6 +18,7 @@ SMALL = {
     "two-piece": _MOTIFS,
     "ba-2motifs": {"graphs": 30},
     "toy-tracks": {"graphs": 60, "tracks": 4},
+    "toy-groups": {"graphs": 60},
     "two-bit": {"per_env": 20},
     "two-patch": {"per_env": 20, "test_per_env": 20},
     "extrapolation": {"train_size": 40, "val_size": 20, "test_size": 20},

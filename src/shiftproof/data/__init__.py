@@ -12,7 +12,8 @@
 - sentences as graphs: `sentiment` (Graph-SST and Graph-Twitter, and stand-ins made of parse `trees`)
 - molecules: `molecule_graphs` (SMILES, needs RDKit), `drugood`, `molhiv`, `moleculenet`; with truth `attribution` and
   `mutag`
-- points in space: `points` (who is near whom), `toy_tracks`, `point_sets` (synmol-3d, actstrack, tau3mu, plbind)
+- points in space: `points` (who is near whom), `toy_tracks`, `toy_groups`, `point_sets` (synmol-3d, actstrack, tau3mu,
+  plbind)
 - one graph whose nodes are classified: `NodeGraph` (`cora`, `computers`, ..., `cora-like` at any size, npz files)
 - files: `read_tu` for the TU collection, `read_idx` for MNIST; `find` knows where files are looked for
 
@@ -55,6 +56,7 @@ from shiftproof.data import (  # noqa: F401
     spmotif,
     superpixels,
     table_files,
+    toy_groups,
     toy_tracks,
     tu,
     two_bit,

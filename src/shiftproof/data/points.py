@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,6 +14,7 @@ from shiftproof.data.conformers import POSITIONS
 from shiftproof.data.graphs import GraphBatch, GraphSet
 from shiftproof.errors import ShiftproofError
 
+SHARES = (0.7, 0.15)
 MOST_PAIRS = 20_000_000  # of points, compared at once
 
 
@@ -97,6 +99,14 @@ def point_graphs(
         node_columns={POSITIONS: pos, **more.pop("node_columns", {})},
         **more,
     )
+
+
+def at_random(clouds: GraphSet, rng: np.random.Generator) -> dict[str, GraphSet]:
+    """The clouds in random order as splits, 70/15/15."""
+    order = torch.from_numpy(rng.permutation(len(clouds)))
+    train, val = (int(share * len(clouds)) for share in SHARES)
+    parts = {"train": order[:train], "val": order[train : train + val], "test": order[train + val :]}
+    return {name: clouds[rows] for name, rows in parts.items()}
 
 
 def positions(batch: GraphBatch) -> Tensor:

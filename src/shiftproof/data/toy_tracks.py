@@ -7,12 +7,11 @@ import torch
 
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.loading import named_options
-from shiftproof.data.points import Neighbours, point_graphs
+from shiftproof.data.points import Neighbours, at_random, point_graphs
 from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError
 from shiftproof.registry import register
 
-SHARES = (0.7, 0.15)
 SIGNAL_SHARE = 0.4  # about that of ActsTrack, spec gmt 6.1
 NEIGHBOURS = Neighbours(k=5, unit=True)  # spec gmt 7.2, those of ActsTrack
 FIELD = 2.0  # tesla
@@ -48,11 +47,8 @@ def toy_tracks(graphs: int = 1000, tracks: int = 10, seed: int = 0) -> Dataset:
         truth=torch.from_numpy(truth),
         y=torch.from_numpy(signal.astype(np.float32)),
     )
-    order = torch.from_numpy(stream(seed, 2).permutation(graphs))
-    train, val = (int(share * graphs) for share in SHARES)
-    parts = {"train": order[:train], "val": order[train : train + val], "test": order[train + val :]}
     return Dataset(
-        {name: everything[rows] for name, rows in parts.items()},
+        at_random(everything, stream(seed, 2)),
         name="toy-tracks",
         task="binary",
         provenance="generated (toy tracks, a stand-in for ActsTrack)",
