@@ -224,7 +224,7 @@ def _first(rejected: Sequence[tuple[int, str, str]]) -> str:
 def _column_of(table: Table, env: str | None, split: str) -> str:
     if split == "column" and env is not None:
         return table.find(env, "column")
-    raise ShiftproofError(f"{table.where}: split '{split}' needs a column, name it in 'by'")
+    raise ShiftproofError(f"{table.where}: split '{split}' needs a column; name it: by='COLUMN', or --by COLUMN")
 
 
 def times_of(table: Table, column: str) -> np.ndarray:

@@ -63,7 +63,7 @@ def feature_table(
                 why = "is missing" if missing[row] else "is not a finite number"
                 problems.setdefault(int(row), f"'{name}' {why}")
     if split in ("time", "column") and by is None:
-        raise ShiftproofError(f"{table.where}: split '{split}' needs a column, name it in 'by'")
+        raise ShiftproofError(f"{table.where}: split '{split}' needs a column; name it: by='COLUMN', or --by COLUMN")
     moments = times_of(table, by) if split == "time" and by is not None else None
     if moments is not None:
         problems |= {int(row): f"'{by}' is no number or date" for row in np.flatnonzero(np.isnan(moments))}
@@ -165,7 +165,8 @@ def _split(
         split = "environment" if groups is not None and (test is not None or len(set(groups)) >= 3) else "random"
     if split == "environment":
         if groups is None:
-            raise ShiftproofError(f"{table.where}: split 'environment' needs the column of environments in 'env'")
+            needed = "the column of environments: env='COLUMN', or --env COLUMN"
+            raise ShiftproofError(f"{table.where}: split 'environment' needs {needed}")
         return domain_parts(groups, test, seed, where=table.where)
     if split == "column":
         values = _texts(table, str(by), kept)
