@@ -50,8 +50,8 @@ def explain(
     by: Annotated[
         str | None,
         typer.Option(
-            help="own (the method's own scores), gnnexplainer, pgexplainer, graphmask, gradient or occlusion; "
-            "left out: own where the method has any, else gnnexplainer."
+            help="own (the method's own scores), gnnexplainer, pgexplainer, graphmask, gradient, occlusion or "
+            "influence; left out: own where the method has any, else gnnexplainer."
         ),
     ] = None,
     settings: Annotated[

@@ -11,6 +11,7 @@
 - against the model: `fidelity_plus`, `fidelity_minus`, `unfaithfulness`, `counterfactual_fidelity`. Every measure is an
   `Estimate`: a value with its interval (of one graph alone, without)
 - random subgraphs: `expected_prediction` is the mean prediction over them, `extension_gap` how far soft weights are off
+  and `edge_influence` what each edge does to it, with intervals
 - PyG: `to_pyg` and `from_pyg` convert, `pyg_explainer` lets PyG's explainers look at any model
 """
 
@@ -24,6 +25,7 @@ from shiftproof.explain.counterfactual import counterfactual_fidelity
 from shiftproof.explain.drawings import draw
 from shiftproof.explain.estimates import Estimate
 from shiftproof.explain.fidelity import fidelity_minus, fidelity_plus, unfaithfulness
+from shiftproof.explain.influence import Influence, edge_influence
 from shiftproof.explain.multilinear import expected_prediction, extension_gap
 from shiftproof.explain.scores import explanation_auc, precision_at_k, rank_correlation, sparsity
 from shiftproof.explain.stability import Stability, stability
@@ -33,9 +35,11 @@ from shiftproof.methods.explanation import Explanation
 __all__ = [
     "Estimate",
     "Explanation",
+    "Influence",
     "Stability",
     "counterfactual_fidelity",
     "draw",
+    "edge_influence",
     "expected_prediction",
     "explain",
     "explanation_auc",

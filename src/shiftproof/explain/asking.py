@@ -33,11 +33,11 @@ def explain(
     (x, edge_index, edge_weight, batch, edge_attr); `data` is a set of graphs, a list of PyG graphs or whatever `load`
     takes, of which `split` is explained.
 
-    `by` says how. "own" asks the method itself; "gnnexplainer", "pgexplainer", "graphmask", "gradient" and "occlusion"
-    look at any model from outside, as does an explainer of PyG (`GNNExplainer(epochs=200)`). Left out, it is "own" for
-    methods that give reasons, "gnnexplainer" for other models whose edges can be weighted, "occlusion" for all others.
-    `options` are those of the explainer (`steps=200`). `task` names what logits of a model of your own mean; several
-    columns are taken for classes and one for a binary label.
+    `by` says how. "own" asks the method itself; "gnnexplainer", "pgexplainer", "graphmask", "gradient", "occlusion" and
+    "influence" look at any model from outside, as does an explainer of PyG (`GNNExplainer(epochs=200)`). Left out, it
+    is "own" for methods that give reasons, "gnnexplainer" for other models whose edges can be weighted, "occlusion" for
+    all others. `options` are those of the explainer (`steps=200`). `task` names what logits of a model of your own
+    mean; several columns are taken for classes and one for a binary label.
     """
     model = as_model(model)
     graphs = graphs_of(data, split)

@@ -16,6 +16,7 @@ from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.amortised import MaskNetwork
 from shiftproof.methods.explanation import Explanation
 from shiftproof.methods.graphmask import ALLOWANCE, LayerGates, layer_gates
+from shiftproof.methods.influence import influence
 from shiftproof.methods.masks import gnnexplainer, gradient, occlusion
 from shiftproof.methods.weighted import WeightedModel, as_weighted
 from shiftproof.registry import fitting_options
@@ -100,6 +101,7 @@ _BATCHWISE: Mapping[str, Callable[..., Tensor]] = {
     "gnnexplainer": gnnexplainer,
     "gradient": gradient,
     "occlusion": occlusion,
+    "influence": influence,
 }
 _AMORTISED: Mapping[str, Callable[..., Tensor]] = {"pgexplainer": pgexplainer, "graphmask": graphmask}
 EXPLAINERS = (*_BATCHWISE, *_AMORTISED)
