@@ -160,6 +160,20 @@ def test_influence_at_the_chances_of_an_explanation_is_the_slope_of_the_extensio
     assert (never.high == 1).all()
 
 
+def test_influence_sees_edges_that_stand_in_for_one_another_and_occlusion_does_not():
+    graphs = graphs_with_culprits()
+    graphs = graphs[[i for i in range(len(graphs)) if 4 <= int(graphs[i].edge_truth.sum()) <= 6]]
+
+    def any_of_them(x, edge_index, edge_weight=None, batch=None):
+        return 8 * (bright_neighbours(x, edge_index, edge_weight, batch) + 1).clamp(max=1) - 4
+
+    assert len(graphs) >= 1
+    assert not sp.explain(any_of_them, graphs, by="occlusion").edge_scores.any()
+    found = edge_influence(any_of_them, graphs, samples=400)
+    assert explanation_auc(found.explanation(), over="graphs").value > 0.95
+    assert bool(found.sure[graphs.edge_truth].all())
+
+
 def test_influence_asks_any_model_and_names_mistakes():
     graphs = random_graphs()
     found = edge_influence(counting, graphs, samples=60)
