@@ -85,11 +85,13 @@ _DIR = {
     "molhiv": (1e-4, 0.8),
     "graph-sst2": (10.0, 0.6),
 }
-# spec gmt 5.7: where DIR is trained otherwise than the rest
+# spec gmt 5.7: where DIR is trained otherwise than the rest. On MNIST-75sp no batch is stated; it multiplies the
+# variance of the risks, and with the 256 graphs of the rest that term leaves nothing of the predictions (62 % right)
 _DIR_TRAINING: dict[str, dict[str, Any]] = {
     "ba-2motifs": {"epochs": 100, "lr": 1e-3},
     "mutag": {"epochs": 100, "lr": 1e-3},
     "spmotif-gsat": {"batch_size": 32, "lr": 1e-3},
+    "mnist-75sp": {"batch_size": 32, "patience": 5, "warmup": 20},
     "molhiv": {"batch_size": 64, "lr": 1e-5},
     "graph-sst2": {"lr": 2e-4},
 }
