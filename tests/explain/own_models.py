@@ -63,3 +63,23 @@ def counting(x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
     """A plain function that takes neither weights nor gradients: is the graph dense?"""
     edges = torch.bincount(batch[edge_index[0]], minlength=int(batch.max()) + 1).float()
     return edges - 1.5 * torch.bincount(batch).float()
+
+
+def seeded(make):
+    torch.manual_seed(0)
+    return make()
+
+
+def bright_neighbours(x, edge_index, edge_weight=None, batch=None):
+    """A model whose culprit is known: it counts edges between two nodes whose first feature is positive."""
+    weight = torch.ones(edge_index.shape[1]) if edge_weight is None else edge_weight
+    both = (x[edge_index[0], 0] > 0) & (x[edge_index[1], 0] > 0)
+    graphs = int(batch.max()) + 1
+    return torch.zeros(graphs).index_add(0, batch[edge_index[0]], weight * both) - 1.0
+
+
+def graphs_with_culprits():
+    graphs = random_graphs(count=8)
+    graphs.node_truth = graphs.x[:, 0] > 0
+    graphs.edge_truth = graphs.node_truth[graphs.edge_index].all(0)
+    return graphs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from shiftproof.data.toy_tracks import NEIGHBOURS
@@ -117,23 +117,8 @@ _ROWS = {
         batch_size=32,
         steps=100,
     ),
-    "toy-groups": _Row(
-        60,
-        0.7,
-        0.1,
-        (0.1, 0.01),
-        (0.01, 0.01),
-        30,
-        (0.2, 0.01),
-        20,
-        0.8,
-        _OLD_MIN0,
-        0.6,
-        _FROM_ONE,
-        batch_size=32,
-        steps=100,
-    ),
 }
+_ROWS["toy-groups"] = replace(_ROWS["synmol-3d"], epochs=60, explainer_epochs=30, gaussian={}, batch_size=32, steps=100)
 
 
 def _preset(name: str) -> Preset:
