@@ -70,8 +70,8 @@ PAIR: dict[str, dict[str, Any]] = {
 OBJECTIVES = ("erm", "irm", "vrex", "irmx", "ib-irm", "clove", "iga", "fishr", "groupdro")
 ROUNDS: dict[str, dict[str, Any]] = {
     **{f"objective-{name}": {"objective": name} for name in OBJECTIVES},
-    **{name: {"features": name} for name in ("feat", "ifeat", "bonsai", "erm", "none")},
-    **{f"merge-{name}": {"merge": name} for name in ("sum", "uniform", "halving")},
+    **{name: {"features": name, "head": "merged", "rounds": 3} for name in ("feat", "ifeat", "bonsai", "erm", "none")},
+    **{f"merge-{name}": {"merge": name, "head": "merged", "rounds": 3} for name in ("sum", "uniform", "halving")},
     **{f"termination-{name}": {"termination": name} for name in ("sum130", "honest_sum", "novelty")},
     "fine-tuned": {"freeze": False, "head": "merged", "dro_includes_retention": True},
 }
@@ -106,7 +106,8 @@ def witnesses() -> dict[str, Source]:
     for method in ("erm", "irm", "vrex", "irmx"):
         found[f"preset/{method}@extrapolation"] = Source(fitted, method, "extrapolation")
     for name, chosen in PAIR.items():
-        found[f"balance/pair-{name}"] = Source(fitted, "irmx", "extrapolation", {"balance": "pair", **chosen})
+        found[f"balance/pair-{name}"] = Source(fitted, "irmx", "two-bit", {"balance": "pair", **chosen})
+    found["preset/irmx@extrapolation,balance=pair"] = Source(fitted, "irmx", "extrapolation", {"balance": "pair"})
     found["balance/pair-ciga"] = Source(fitted, "ciga-v2", "spmotif-struc", {"balance": "pair", "anneal_steps": 3})
     found["balance/conflicts"] = Source(fitted, "composite", "two-bit", {"terms": "irm+sd", "watch_conflicts": True})
     found["balance/pair-stack"] = Source(stack_of_pair, "irmx", "extrapolation")
@@ -130,7 +131,9 @@ def witnesses() -> dict[str, Source]:
         found.setdefault(f"defence/{entry.name}", Source(defended, entry.name, "cora"))
     for name in TRANSDUCTIVE:
         found[f"transductive/{name}"] = Source(transductive, name, "prognn-cora")
-    for hao in (0.0, 1.0):
+    for kind in ("auto", "stopped", "oracle"):
+        found[f"selection/{kind}"] = Source(fitted, "ciga-v2", "spmotif-struc", {"selection": kind, "patience": 1})
+    for hao in (0.0, 5.0):
         found[f"adversarial/hao-{hao:g}"] = Source(adversarial, "gcn", "cora-like", {"hao": hao})
     found["selection/pair-s"] = Source(selected, "composite", "cmnist")
     found["explain/counterfactual"] = Source(counterfactual, "gmt-sam", "ba-2motifs")
