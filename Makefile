@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 
+# What the tests are run on; another torch from 2.11 on: make setup TORCH=torch==2.11.0
+TORCH ?= torch==2.13.0
+
 # Two thread pools that spin on the same cores slow each other down a hundredfold: parallel work is in processes here.
 OMP_NUM_THREADS ?= 1
 MKL_NUM_THREADS ?= 1
@@ -11,7 +14,7 @@ OMP_WAIT_POLICY ?= PASSIVE
 export OMP_NUM_THREADS MKL_NUM_THREADS OMP_WAIT_POLICY
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint bench docs clean
+.PHONY: help setup demo test test-slow lint bench docs hooks clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,16 +45,23 @@ bench: $(VENV)/.installed  ## Measure speed, one script after another; the last 
 	$(BIN)/python benchmarks/sweep.py --workers 2
 
 docs: $(VENV)/.installed-docs  ## Build the site into site/
+	$(BIN)/python docs/make_figures.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+hooks: $(VENV)/.installed  ## Let git run the style checks before each commit
+	$(BIN)/pre-commit install
 
 clean:  ## Remove what was built or installed here; runs and results stay
 	rm -rf $(VENV) site build dist .pytest_cache .ruff_cache .hypothesis
 	find src tests benchmarks examples docs -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp is newer than pyproject.toml once everything in it is installed, so a second run starts at once.
+# torch comes first and by its version: that is the one the tests are run on, and where a build for the CPU is offered,
+# it is taken; plain `torch` would be the newest, with gigabytes for a GPU that may not be there.
 $(VENV)/.installed: pyproject.toml
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	@echo "installing shiftproof and its dependencies into $(VENV) (once; about two minutes)"
+	@$(PIP) $(TORCH)
 	@$(PIP) -e ".[molecules,images,dev]"
 	@touch $@
 

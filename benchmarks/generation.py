@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from shiftproof.data import GraphSet, load
-from shiftproof.data.motifs import MOTIF_EDGES
+from shiftproof.data.generated.motifs import MOTIF_EDGES
 
 torch.set_num_threads(1)
 

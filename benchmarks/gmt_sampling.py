@@ -23,10 +23,10 @@ from pathlib import Path
 import torch
 
 import shiftproof as sp
-from shiftproof.api import Plan
+from shiftproof.api.fitting import Plan
 from shiftproof.methods import GSAT, GMTSimulated
 from shiftproof.nn import one_by_one
-from shiftproof.training.memory import reused_memory
+from shiftproof.runtime.memory import reused_memory
 from shiftproof.training.optimizers import LeanAdam
 
 RELEASED_BATCH, RELEASED_EPOCH = 1.89, 11.2  # seconds, spec: shared reference timings

@@ -26,8 +26,11 @@ from gmt_sampling import epoch_seconds, first_batches, load
 
 import shiftproof as sp
 from shiftproof.data.graphs import GraphBatch
-from shiftproof.nn import Wiring, convs, dropout, node_statistics, norms, on_cpu, sums
-from shiftproof.training.memory import reused_memory
+from shiftproof.nn import Wiring, convs, dropout, norms
+from shiftproof.nn.kernels import dispatch as sums
+from shiftproof.nn.kernels.cpu import availability as on_cpu
+from shiftproof.nn.kernels.gpu import node_statistics
+from shiftproof.runtime.memory import reused_memory
 
 LAYERS = {
     "PNA": lambda: convs.WeightedPNAConv(80, 80, 1),

@@ -28,8 +28,8 @@ from torch_geometric.nn import GINEConv, global_mean_pool
 
 import shiftproof as sp
 from shiftproof.data.dataset import Dataset
-from shiftproof.data.featurising import Molecules, read_molecules
-from shiftproof.data.sources import find
+from shiftproof.data.readers.featurising import Molecules, read_molecules
+from shiftproof.data.readers.sources import find
 
 WIDTH, DEPTH, BATCH = 32, 3, 128
 

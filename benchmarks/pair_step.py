@@ -23,7 +23,7 @@ from shiftproof.data import Dataset, DomainSet
 from shiftproof.methods import IRMX, DataShape, Network
 from shiftproof.pareto import Pair, PreferenceSolver
 from shiftproof.training import Weighted
-from shiftproof.training.metrics import predict
+from shiftproof.training.evaluation import predict
 from shiftproof.training.steps import EagerStepper
 
 WEIGHTS = {"irm": 1e4, "vrex": 1e4}

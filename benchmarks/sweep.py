@@ -23,7 +23,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-from shiftproof.bench import Job, rows_of, run_jobs
+from shiftproof.sweeps import Job, rows_of, run_jobs
 
 GOALS = {"cpu": 1.7, "cuda": 6.0}
 

@@ -11,9 +11,9 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from shiftproof.bench.comparison import deviation, is_within, label, printed
-from shiftproof.bench.measured import Chapter, Measured, by_chapter, read_results
-from shiftproof.report.words import spread
+from shiftproof.papers.measured import Chapter, Measured, by_chapter, read_results
+from shiftproof.report.sentences import spread
+from shiftproof.sweeps.comparison import deviation, is_within, label, printed
 
 PAGE = Path(__file__).parent / "results.md"
 RESULTS = Path(__file__).parents[1] / "results"

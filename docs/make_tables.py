@@ -19,12 +19,12 @@ from typing import Any
 import typer
 from gmt_tables import gmt_tables
 
-from shiftproof.api import accepted_settings
-from shiftproof.bench import Recipe
+from shiftproof.api.fitting import accepted_settings
 from shiftproof.cli import app
 from shiftproof.methods import ERM
 from shiftproof.presets import PRESETS
 from shiftproof.registry import Entry, Registry, datasets, methods, recipes
+from shiftproof.sweeps import Recipe
 
 FOLDER = Path(__file__).parent
 PAGES = ("methods.md", "datasets.md", "command-line.md", "recipes.md", "gmt.md")

@@ -9,7 +9,7 @@ import torch
 from torch_geometric.nn import GIN, global_add_pool
 
 import shiftproof as sp
-from shiftproof.explain import explanation_auc, fidelity_minus, fidelity_plus
+from shiftproof.explanations import explanation_auc, fidelity_minus, fidelity_plus
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, default=60)

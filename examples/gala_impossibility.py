@@ -8,7 +8,7 @@ shortcut at rate β. Nothing is trained.
 
 from __future__ import annotations
 
-from shiftproof.data.impossibility import (
+from shiftproof.data.generated.impossibility import (
     best_of_both,
     conditional_entropy,
     environment,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from shiftproof.bench import witness
+from shiftproof.papers import witness
 from shiftproof.registry import attacks, defences, methods
 
 STORED = Path(__file__).parent / "witnesses.json"

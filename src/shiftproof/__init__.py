@@ -16,38 +16,46 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "load": "shiftproof.data.loading",
-    "fit": "shiftproof.api",
-    "fit_seeds": "shiftproof.api",
-    "predict": "shiftproof.api",
-    "register": "shiftproof.registry",
-    "Dataset": "shiftproof.data",
-    "DomainSet": "shiftproof.data",
-    "GraphBatch": "shiftproof.data",
-    "GraphSet": "shiftproof.data",
-    "Method": "shiftproof.methods",
-    "Network": "shiftproof.methods",
-    "NodeGraph": "shiftproof.data",
-    "Run": "shiftproof.training",
-    "ShiftproofClassifier": "shiftproof.estimator",
-    "ShiftproofError": "shiftproof.errors",
-    "Trainer": "shiftproof.training",
-    "Weighted": "shiftproof.training",
-    "attack": "shiftproof.robustness.attacks",
-    "leave_one_domain_out": "shiftproof.domains",
+    "load": "data.readers.loading",
+    "fit": "api.fitting",
+    "fit_seeds": "api.fitting",
+    "predict": "api.fitting",
+    "register": "registry",
+    "Dataset": "data",
+    "DomainSet": "data",
+    "GraphBatch": "data",
+    "GraphSet": "data",
+    "Method": "methods",
+    "Network": "methods",
+    "NodeGraph": "data",
+    "Run": "training",
+    "ShiftproofClassifier": "api.estimators",
+    "ShiftproofError": "errors",
+    "Trainer": "training",
+    "Weighted": "training",
+    "attack": "robustness.attacks",
+    "diagnose": "diagnosis",
+    "explain": "explanations",
+    "leave_one_domain_out": "api.leaving_out",
 }
 _ROOMS = (
-    "bench",
+    "api",
     "data",
-    "diagnose",
-    "explain",
+    "diagnosis",
+    "drawing",
+    "explanations",
     "features",
     "methods",
     "nn",
     "objectives",
+    "papers",
     "pareto",
+    "presets",
     "report",
     "robustness",
+    "runtime",
+    "statistics",
+    "sweeps",
     "training",
 )
 __all__ = [
@@ -78,18 +86,18 @@ __all__ = [
 if TYPE_CHECKING:
     from shiftproof.api import fit as fit
     from shiftproof.api import fit_seeds as fit_seeds
+    from shiftproof.api import leave_one_domain_out as leave_one_domain_out
     from shiftproof.api import predict as predict
+    from shiftproof.api.estimators import ShiftproofClassifier as ShiftproofClassifier
     from shiftproof.data import Dataset as Dataset
     from shiftproof.data import DomainSet as DomainSet
     from shiftproof.data import GraphBatch as GraphBatch
     from shiftproof.data import GraphSet as GraphSet
     from shiftproof.data import NodeGraph as NodeGraph
-    from shiftproof.data.loading import load as load
-    from shiftproof.diagnose.asking import diagnose as diagnose
-    from shiftproof.domains import leave_one_domain_out as leave_one_domain_out
+    from shiftproof.data.readers.loading import load as load
+    from shiftproof.diagnosis import diagnose as diagnose
     from shiftproof.errors import ShiftproofError as ShiftproofError
-    from shiftproof.estimator import ShiftproofClassifier as ShiftproofClassifier
-    from shiftproof.explain.asking import explain as explain
+    from shiftproof.explanations import explain as explain
     from shiftproof.methods import Method as Method
     from shiftproof.methods import Network as Network
     from shiftproof.registry import register as register
@@ -101,7 +109,7 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+        return getattr(import_module(f"shiftproof.{_HOMES[name]}"), name)
     if name in _ROOMS:
         return import_module(f"shiftproof.{name}")
     raise AttributeError(f"module 'shiftproof' has no attribute '{name}'")

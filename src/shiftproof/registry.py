@@ -12,6 +12,7 @@ import inspect
 import re
 import types
 import typing
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module, metadata
@@ -123,14 +124,38 @@ class Registry:
             if find_spec(package) is not None:
                 import_module(package)
         for point in metadata.entry_points(group=self.plugins):
+            self._load_plugin(point)
+
+    def _load_plugin(self, point: metadata.EntryPoint) -> None:
+        """Let a module of another package register itself; one that cannot be imported is named and skipped."""
+        try:
             point.load()
+        except (KeyboardInterrupt, MemoryError):
+            raise
+        except BaseException as error:  # a plugin may fail in any way, and end in SystemExit too
+            package = f" of the package {point.dist.name}" if point.dist is not None else ""
+            warnings.warn(
+                f"the plugin '{point.name}'{package} is skipped, because {point.value} cannot be imported: "
+                f"{type(error).__name__}: {error}",
+                stacklevel=2,
+            )
 
 
-methods = Registry("method", ("shiftproof.methods", "shiftproof.features"), "shiftproof.methods")
-datasets = Registry("data set", "shiftproof.data", "shiftproof.datasets")
+methods = Registry(
+    "method",
+    ("shiftproof.methods", "shiftproof.features", "shiftproof.explanations.algorithms"),
+    "shiftproof.methods",
+)
+datasets = Registry(
+    "data set",
+    ("shiftproof.data.readers", "shiftproof.data.published", "shiftproof.data.generated"),
+    "shiftproof.datasets",
+)
 attacks = Registry("attack", "shiftproof.robustness", "shiftproof.attacks")
 defences = Registry("defence", "shiftproof.robustness", "shiftproof.defences")
-recipes = Registry("recipe", "shiftproof.bench", "shiftproof.recipes")
+recipes = Registry("recipe", "shiftproof.papers", "shiftproof.recipes")
+printed = Registry("paper with printed figures", "shiftproof.papers", "shiftproof.printed")
+pictures = Registry("kind of picture", "shiftproof.explanations.pictures", "shiftproof.pictures")
 KINDS = {
     "methods": methods,
     "datasets": datasets,
@@ -138,6 +163,7 @@ KINDS = {
     "attacks": attacks,
     "defences": defences,
 }
+_UNLISTED = {"printed": printed, "pictures": pictures}  # found by name inside the library alone
 
 
 def register(name: str, kind: str | None = None, *, tags: tuple[str, ...] = ()) -> Callable[[Any], Any]:
@@ -146,11 +172,12 @@ def register(name: str, kind: str | None = None, *, tags: tuple[str, ...] = ()) 
     A class is taken for a method and a function for a data set unless `kind` says otherwise
     ("methods", "datasets", "recipes", "attacks" or "defences").
     """
-    if kind is not None and kind not in KINDS:
+    known = KINDS | _UNLISTED
+    if kind is not None and kind not in known:
         raise unknown("kind", kind, KINDS)
 
     def put(made: Any) -> Any:
-        registry = KINDS[kind or ("methods" if inspect.isclass(made) else "datasets")]
+        registry = known[kind or ("methods" if inspect.isclass(made) else "datasets")]
         registry.add(name, made, tags)
         return made
 

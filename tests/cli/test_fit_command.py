@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from from_outside import BITS, FAST, GRAPHS, assert_one_sentence
 
 import shiftproof as sp
-from shiftproof.data.storage import save_dataset
+from shiftproof.data.readers.storage import save_dataset
+from tests.cli.own_files import BITS, FAST, GRAPHS, assert_one_sentence
 
 
 def test_methods_and_seeds_make_a_table_and_a_folder_each(shiftproof, tmp_path):
@@ -94,7 +94,7 @@ def test_a_finished_run_is_kept_with_resume_and_refused_without(shiftproof):
 @pytest.mark.parametrize(("asked", "compiled"), [((), False), (("--compile",), True), (("--fuse",), "fused")])
 def test_how_the_step_is_run_reaches_the_training(shiftproof, monkeypatch, asked, compiled):
     seen = []
-    monkeypatch.setattr("shiftproof.bench.run_jobs", lambda jobs, **_: seen.extend(jobs) or [])
-    monkeypatch.setattr("shiftproof.bench.rows_of", lambda jobs, metric: [])
+    monkeypatch.setattr("shiftproof.sweeps.run_jobs", lambda jobs, **_: seen.extend(jobs) or [])
+    monkeypatch.setattr("shiftproof.sweeps.rows_of", lambda jobs, metric: [])
     assert shiftproof("fit", BITS, "-m", "erm", *FAST, *asked)[0] == 0
     assert [job.compile for job in seen] == [compiled]

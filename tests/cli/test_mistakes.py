@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from from_outside import BITS, FAST, GRAPHS, assert_one_sentence
 from safetensors.torch import load_file, save_file
 
 import shiftproof as sp
-from shiftproof.data.storage import save_dataset
+from shiftproof.data.readers.storage import save_dataset
 from shiftproof.methods import ERM
 from shiftproof.registry import methods
+from tests.cli.own_files import BITS, FAST, GRAPHS, assert_one_sentence
 
 
 @pytest.mark.parametrize(

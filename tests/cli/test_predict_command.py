@@ -5,9 +5,9 @@ import json
 from pathlib import Path
 
 import pytest
-from from_outside import BITS, GRAPHS, assert_one_sentence
 
 import shiftproof as sp
+from tests.cli.own_files import BITS, GRAPHS, assert_one_sentence
 
 
 @pytest.fixture

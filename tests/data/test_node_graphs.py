@@ -7,7 +7,7 @@ from scipy import sparse
 
 import shiftproof as sp
 from shiftproof.data import NodeGraph, load, load_nodes, load_samples
-from shiftproof.data.node_preparation import embedded_words, prepared, random_split
+from shiftproof.data.readers.node_preparation import embedded_words, prepared, random_split
 from shiftproof.errors import ShiftproofError
 
 X, Y = torch.rand(4, 2), torch.tensor([0, 1, 0, 1])

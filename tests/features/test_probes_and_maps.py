@@ -7,15 +7,8 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from shiftproof.errors import ShiftproofError
-from shiftproof.features import (
-    DFR,
-    dfr_spurious,
-    grad_cam,
-    integrated_gradients,
-    linear_probe,
-    saliency,
-    share_in_region,
-)
+from shiftproof.explanations.algorithms.image_maps import grad_cam, integrated_gradients, saliency, share_in_region
+from shiftproof.features import DFR, dfr_spurious, linear_probe
 from shiftproof.features.probes import fit_logistic
 
 

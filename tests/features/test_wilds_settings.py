@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from shiftproof.api import Plan, fit
+from shiftproof.api.fitting import Plan, fit
 from shiftproof.data import Dataset, load
-from shiftproof.data.wilds import KNOWN
+from shiftproof.data.published.wilds import KNOWN
 from shiftproof.presets import preset_for
 
 # spec feat 7.3, "overall steps"

@@ -68,7 +68,7 @@ def small(name: str) -> Dataset:
 
 def quick(method: str, data: Dataset) -> dict:
     """Those of the quick settings that the method takes."""
-    from shiftproof.api import accepted_settings
+    from shiftproof.api.fitting import accepted_settings
 
     groups = accepted_settings(methods[method].make)
     known = {name for group in groups.values() for name in group}

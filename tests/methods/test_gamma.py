@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from labelled import labelled_graphs, largest_graph, motif_data, renumbered, with_padding
 
 import shiftproof as sp
 from shiftproof.data import Dataset, GraphSet
@@ -17,6 +16,7 @@ from shiftproof.methods.gamma import Gamma
 from shiftproof.methods.graphlets import graphlet_table
 from shiftproof.training import Trainer
 from shiftproof.training.run import Run
+from tests.methods.labelled import labelled_graphs, largest_graph, motif_data, renumbered, with_padding
 
 METHODS = {"gamma-1hot": GammaOneHot, "gamma-gin": GammaGIN, "gamma-rpgin": GammaRPGIN}
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from labelled import connected, labelled_graphs, motif_data, neighbours, renumbered, with_padding
 
 import shiftproof as sp
 from shiftproof.data import GraphSet
@@ -16,6 +15,7 @@ from shiftproof.methods.base import DataShape
 from shiftproof.methods.counting import Adjacency
 from shiftproof.methods.k_gnn import NodeSets, connected_triples, node_pairs
 from shiftproof.training.run import Run
+from tests.methods.labelled import connected, labelled_graphs, motif_data, neighbours, renumbered, with_padding
 
 SHAPE = DataShape("graphs", "multiclass", 2, (3,), None, 0, 12)
 

@@ -8,17 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from labelled import (
-    as_table,
-    assert_same_counts,
-    labelled_graphs,
-    largest_graph,
-    motif_data,
-    renumbered,
-    slow_graphlets,
-    slow_wl,
-    with_padding,
-)
 
 import shiftproof as sp
 from shiftproof.data import GraphSet
@@ -36,6 +25,17 @@ from shiftproof.methods.graphlets import (
 )
 from shiftproof.methods.wl_kernel import WLKernel, wl_counts
 from shiftproof.training.run import Run
+from tests.methods.labelled import (
+    as_table,
+    assert_same_counts,
+    labelled_graphs,
+    largest_graph,
+    motif_data,
+    renumbered,
+    slow_graphlets,
+    slow_wl,
+    with_padding,
+)
 
 COUNTERS = {
     "wl": lambda batch: wl_counts(batch, 3),
@@ -295,7 +295,7 @@ def test_regression_is_refused() -> None:
 def test_all_molecules_of_nci1_are_counted_in_seconds(real_data: Path) -> None:
     import time
 
-    from shiftproof.data.tu import read_tu
+    from shiftproof.data.readers.tu import read_tu
 
     graphs = read_tu(real_data / "tu" / "NCI1.zip", "NCI1")
     start = time.perf_counter()

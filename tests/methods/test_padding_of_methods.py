@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from test_every_method import quick, small
 
 import shiftproof as sp
 from shiftproof.data.padding import pad_batches
 from shiftproof.registry import methods
+from tests.methods.test_every_method import quick, small
 
 # noise over edges or nodes, or a shuffle
 DRAWS = {"gsat", "lri-bernoulli", "gib", "gmt-lin", "gmt-sam"}

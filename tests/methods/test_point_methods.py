@@ -1,25 +1,22 @@
 """Explainers of point clouds: what they compute, by hand, and that they find what decides."""
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 
 import shiftproof as sp
-from shiftproof.data.points import Neighbours, moved, point_graphs, positions
+from shiftproof.data.readers.points import Neighbours, moved, point_graphs, positions
 from shiftproof.errors import ShiftproofError
-from shiftproof.explain import explanation_auc
-from shiftproof.methods import ERM, DataShape, LRIGaussian, Network, PointMask
+from shiftproof.explanations import explanation_auc
+from shiftproof.explanations.algorithms.point_explainers import PointMask
+from shiftproof.explanations.algorithms.point_masks import PointMaskNetwork, bernmask, gradcam, gradgeo, squashed
+from shiftproof.methods import ERM, DataShape, LRIGaussian, Network
 from shiftproof.methods.gsat import smoothed
 from shiftproof.methods.lri import gaussian_information
-from shiftproof.methods.point_masks import PointMaskNetwork, bernmask, gradcam, gradgeo, squashed
 from shiftproof.methods.weighted import as_weighted
-
-sys.path.append(str(Path(__file__).parents[1] / "nn"))
-from clouds import random_clouds
-from families import assert_close, seeded
+from tests.nn.clouds import random_clouds
+from tests.nn.families import assert_close, seeded
 
 SHAPE = DataShape("graphs", "binary", 1, (3,), None, 0, 8)
 EGNN = Network(conv="egnn", layers=2, hidden=8, readout="sum", style="gmt")

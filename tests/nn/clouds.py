@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import torch
-from families import seeded
 from torch import Tensor
 
 from shiftproof.data.graphs import GraphBatch, GraphSet
-from shiftproof.data.points import Neighbours, moved, point_graphs, positions
+from shiftproof.data.readers.points import Neighbours, moved, point_graphs, positions
+from tests.nn.families import seeded
 
 
 def random_clouds(

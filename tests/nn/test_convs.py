@@ -1,16 +1,16 @@
 import pytest
 import torch
-from families import (
+from torch_geometric.nn import MessagePassing, aggr
+
+from shiftproof.errors import ShiftproofError
+from shiftproof.nn import WeightedGCNConv, WeightedGINConv, WeightedPNAConv, WeightedSGCConv, Wiring
+from tests.nn.families import (
     assert_close,
     assert_gradients_match_finite_differences,
     awkward_graphs,
     random_graphs,
     seeded,
 )
-from torch_geometric.nn import MessagePassing, aggr
-
-from shiftproof.errors import ShiftproofError
-from shiftproof.nn import WeightedGCNConv, WeightedGINConv, WeightedPNAConv, WeightedSGCConv, Wiring
 
 
 class Add(MessagePassing):

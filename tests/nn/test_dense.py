@@ -2,10 +2,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from families import assert_close, seeded
 
 from shiftproof.errors import ShiftproofError
 from shiftproof.nn import MLPFeaturizer, SmallCNN, head
+from tests.nn.families import assert_close, seeded
 
 
 def test_the_mlp_is_that_of_coloured_digits():

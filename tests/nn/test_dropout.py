@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from families import assert_close, seeded
-from ways import take
 
 from shiftproof.nn.dropout import dropout, relu_dropout, relu_dropout_
+from tests.nn.families import assert_close, seeded
+from tests.nn.ways import take
 
 CHANCE = 0.3
 KEPT = 65536 / (65536 - round(CHANCE * 65536))
@@ -64,7 +64,7 @@ def test_dropout_takes_the_same_draws_for_the_gradient():
 
 
 def test_the_number_of_threads_changes_nothing(monkeypatch):
-    monkeypatch.setattr("shiftproof.nn.on_cpu.FEWEST", 1)
+    monkeypatch.setattr("shiftproof.nn.kernels.cpu.availability.FEWEST", 1)
     before = torch.get_num_threads()
     found = []
     for threads in (1, 3):

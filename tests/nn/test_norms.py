@@ -1,9 +1,9 @@
 import pytest
 import torch
-from families import assert_close, assert_gradients_match_finite_differences, seeded
 
 from shiftproof.errors import ShiftproofError
 from shiftproof.nn import GraphInstanceNorm, NodeBatchNorm
+from tests.nn.families import assert_close, assert_gradients_match_finite_differences, seeded
 
 
 def twins(channels: int = 4, **options) -> tuple[NodeBatchNorm, NodeBatchNorm]:

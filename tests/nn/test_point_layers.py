@@ -2,10 +2,8 @@
 
 import pytest
 import torch
-from clouds import random_clouds, renumbered, shifted, turned
-from families import assert_close, seeded
 
-from shiftproof.data.points import moved, positions, unit_norm
+from shiftproof.data.readers.points import moved, positions, unit_norm
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import DataShape, Network
 from shiftproof.nn import (
@@ -19,6 +17,8 @@ from shiftproof.nn import (
     Wiring,
 )
 from shiftproof.nn.points import distance_and_direction
+from tests.nn.clouds import random_clouds, renumbered, shifted, turned
+from tests.nn.families import assert_close, seeded
 
 
 def batch_and_rows(channels=5):

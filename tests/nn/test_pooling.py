@@ -1,9 +1,9 @@
 import pytest
 import torch
-from families import assert_close, awkward_graphs, padded, random_graphs, seeded
 
 from shiftproof.errors import ShiftproofError
 from shiftproof.nn import pool, readout
+from tests.nn.families import assert_close, awkward_graphs, padded, random_graphs, seeded
 
 
 @pytest.mark.parametrize("how", ["mean", "sum", "max"])

@@ -1,6 +1,9 @@
 import pytest
 import torch
-from families import (
+
+from shiftproof.errors import ShiftproofError
+from shiftproof.nn import EdgeScorer, NodeScorer, lift_to_edges, reverse_edges, symmetrise
+from tests.nn.families import (
     assert_batching_equals_one_by_one,
     assert_close,
     assert_gradients_match_finite_differences,
@@ -10,9 +13,6 @@ from families import (
     random_graphs,
     seeded,
 )
-
-from shiftproof.errors import ShiftproofError
-from shiftproof.nn import EdgeScorer, NodeScorer, lift_to_edges, reverse_edges, symmetrise
 
 SCORERS = {
     "mlp": {},

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 import torch
-from families import assert_close, assert_gradients_match_finite_differences, seeded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from shiftproof.nn import (
     share_of,
     top_edges,
 )
+from tests.nn.families import assert_close, assert_gradients_match_finite_differences, seeded
 
 GROUP = torch.tensor([2, 0, 2, 0, 2, 4])  # groups 1, 3 and the last, 5, are empty
 

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from families import padded, random_graphs
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 
 from shiftproof.nn import EdgeScorer, GNNEncoder, GraphFeaturizer, segment_softmax, split, top_edges
+from tests.nn.families import padded, random_graphs
 
 
 @pytest.mark.parametrize("conv", ["gcn", "gin", "pna"])

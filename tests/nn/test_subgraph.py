@@ -1,10 +1,10 @@
 import pytest
 import torch
-from families import assert_close, awkward_graphs, padded, random_graphs, seeded
 
 from shiftproof.data.graphs import GraphSet
 from shiftproof.errors import ShiftproofError
 from shiftproof.nn import GNNEncoder, GraphFeaturizer, edge_subgraph, split, top_edges
+from tests.nn.families import assert_close, awkward_graphs, padded, random_graphs, seeded
 
 
 def some(batch, seed=0):

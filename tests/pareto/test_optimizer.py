@@ -11,7 +11,7 @@ from torch import nn
 from typer.testing import CliRunner
 
 import shiftproof as sp
-from shiftproof.api import accepted_settings
+from shiftproof.api.fitting import accepted_settings
 from shiftproof.cli import app
 from shiftproof.errors import ShiftproofError
 from shiftproof.pareto import PAIR, FixedWeights, MinNorm, Pair, PreferenceSolver, pair_aggregator

@@ -5,12 +5,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from programmes import instance
 from scipy.optimize import minimize
 
-from shiftproof.data.two_bit import TwoBit
+from shiftproof.data.generated.two_bit import TwoBit
 from shiftproof.errors import ShiftproofError
 from shiftproof.pareto import FixedWeights, MinNorm, PreferenceSolver, SmoothedSolver, dominates, front, nonuniformity
+from tests.pareto.programmes import instance
 
 seeds = st.integers(0, 10_000)
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from shiftproof.data import Dataset, load, molecule_graphs
-from shiftproof.data.sentiment import degree_split
+from shiftproof.data.published.sentiment import degree_split
 
 # spec gala D6: one-hot blocks hold one 1 each, chirality at most one; flags are 0 or 1
 ATOM_ONE_HOT = ((0, 16), (16, 22), (24, 30), (31, 36))

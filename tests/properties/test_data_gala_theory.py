@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shiftproof.data.impossibility import (
+from shiftproof.data.generated.impossibility import (
     accuracy,
     best_of_both,
     conditional_entropy,

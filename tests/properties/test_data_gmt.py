@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from shiftproof.data import load, read_tu
-from shiftproof.data.mutag import mutagenic_bonds
+from shiftproof.data.published.mutag import mutagenic_bonds
 
 
 def test_gmt_25_mutag_counts(real_data):

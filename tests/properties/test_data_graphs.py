@@ -1,18 +1,13 @@
 """Numbered facts about the generated and the real graph data sets."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from scipy.stats import chi2_contingency
 
 from shiftproof.data import load
-from shiftproof.data.motifs import TREE, base_edges
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
-from looks_at_graphs import (
+from shiftproof.data.generated.motifs import TREE, base_edges
+from tests.data.looks_at_graphs import (
     SMALL,
     assert_ascending,
     assert_connected,

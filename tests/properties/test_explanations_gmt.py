@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import math
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 import shiftproof as sp
 from shiftproof.errors import ShiftproofError
-from shiftproof.explain import counterfactual as measured
-from shiftproof.explain import counterfactual_fidelity, explanation_auc
-from shiftproof.explain.counterfactual import perturbed
-from shiftproof.explain.distances import jensen_shannon, kl_divergence, total_variation
+from shiftproof.explanations import counterfactual_fidelity, explanation_auc
+from shiftproof.explanations.measures import counterfactual as measured
+from shiftproof.explanations.measures.counterfactual import perturbed
+from shiftproof.explanations.measures.distances import jensen_shannon, kl_divergence, total_variation
 from shiftproof.methods import Explanation
 from shiftproof.methods.base import DataShape
 from shiftproof.methods.gsat import GSAT
-
-sys.path.append(str(Path(__file__).parents[1] / "explain"))
-from own_models import OwnGIN, random_graphs
+from tests.explanations.own_models import OwnGIN, random_graphs
 
 
 def simplex(count: int, classes: int, generator: torch.Generator) -> torch.Tensor:

@@ -4,7 +4,6 @@ from copy import deepcopy
 
 import pytest
 import torch
-from module_weights import assert_same, weights_of
 from torch import nn
 
 import shiftproof as sp
@@ -14,6 +13,7 @@ from shiftproof.features.rounds import Study, is_right
 from shiftproof.features.steps import Draws
 from shiftproof.nn import MLPFeaturizer
 from shiftproof.nn import head as make_head
+from tests.properties.module_weights import assert_same, weights_of
 
 QUICK = {"steps": 30, "lr": 1e-2, "l2": 1e-3, "start": "xavier"}
 

@@ -4,13 +4,13 @@ from copy import deepcopy
 
 import pytest
 import torch
-from module_weights import assert_same, weights_of
 from torch import nn
 
 import shiftproof as sp
 from shiftproof.features import DFR, LinearHeadSweep, cache_features
 from shiftproof.features.probes import balanced_subset, fit_logistic
 from shiftproof.nn import MLPFeaturizer
+from tests.properties.module_weights import assert_same, weights_of
 
 
 class Normed(nn.Module):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
-from small_gmt import SMALL, made, small_motifs
 from torch import Tensor
 
 import shiftproof as sp
@@ -17,9 +14,8 @@ from shiftproof.errors import ShiftproofError
 from shiftproof.methods import ERM, GSAT, Explanation, GMTLin, GMTSam, GMTSimulated, Method, Network
 from shiftproof.nn import distribution, multilinear_extension, one_by_one, score_gradient
 from shiftproof.objectives import attention_information
-
-sys.path.append(str(Path(__file__).parents[1] / "nn"))
-from families import assert_close, padded
+from tests.nn.families import assert_close, padded
+from tests.properties.small_gmt import SMALL, made, small_motifs
 
 
 @pytest.fixture(scope="module")
@@ -249,7 +245,7 @@ def test_padding_does_not_count(data, kind, attention):
 
 
 def test_expected_predictions_and_the_gap_of_a_trained_method(data):
-    from shiftproof.explain.multilinear import expected_prediction, extension_gap
+    from shiftproof.explanations.algorithms.multilinear import expected_prediction, extension_gap
 
     method = made(GSAT, data).eval()
     some = data.test[:4]

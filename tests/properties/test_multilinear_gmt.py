@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import sys
 from itertools import product
-from pathlib import Path
 
 import pytest
 import torch
@@ -30,9 +28,7 @@ from shiftproof.nn import (
     straight_through,
     uniform_draws,
 )
-
-sys.path.append(str(Path(__file__).parents[1] / "nn"))
-from families import assert_close, random_graphs, seeded
+from tests.nn.families import assert_close, random_graphs, seeded
 
 PATH = [(0, 1), (1, 2), (2, 3), (0, 3)]
 

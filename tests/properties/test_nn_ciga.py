@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from fractions import Fraction
 from math import ceil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,9 +25,7 @@ from shiftproof.nn import (
     split,
     top_edges,
 )
-
-sys.path.append(str(Path(__file__).parents[1] / "nn"))
-from families import (
+from tests.nn.families import (
     assert_batching_equals_one_by_one,
     assert_close,
     assert_permutation_of_nodes_and_edges_does_not_matter,

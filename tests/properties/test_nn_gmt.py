@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from math import ceil
-from pathlib import Path
 
 import pytest
 import torch
@@ -19,9 +17,7 @@ from shiftproof.nn import (
     symmetrise,
     top_edges,
 )
-
-sys.path.append(str(Path(__file__).parents[1] / "nn"))
-from families import (
+from tests.nn.families import (
     assert_batching_equals_one_by_one,
     assert_close,
     assert_permutation_of_nodes_and_edges_does_not_matter,

@@ -1,8 +1,6 @@
 """Numbered facts of spec/pair.md, section 10, that concern the preference solver and where it leads."""
 
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,11 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from shiftproof.data.two_bit import TwoBit
+from shiftproof.data.generated.two_bit import TwoBit
 from shiftproof.pareto import PreferenceSolver, adjustment, maximise_on_simplex, nonuniformity
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "pareto"))
-from programmes import KINDS, assert_feasible, assert_solves, highs, instance, programme, scaled
+from tests.pareto.programmes import KINDS, assert_feasible, assert_solves, highs, instance, programme, scaled
 
 seeds = st.integers(0, 10_000)
 GRADIENTS = np.array([[1, 0, 0.5], [-0.5, 1, 0], [0, -0.5, 1]])

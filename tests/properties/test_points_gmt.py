@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -21,10 +19,8 @@ from shiftproof.nn import (
     in_chunks,
     multilinear_extension,
 )
-
-sys.path.append(str(Path(__file__).parents[1] / "nn"))
-from clouds import random_clouds, renumbered, shifted, turned
-from families import assert_batching_equals_one_by_one, assert_close, seeded
+from tests.nn.clouds import random_clouds, renumbered, shifted, turned
+from tests.nn.families import assert_batching_equals_one_by_one, assert_close, seeded
 
 
 def featurizer(conv: str, zero: str = "zero_message") -> GraphFeaturizer:

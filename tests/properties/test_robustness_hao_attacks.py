@@ -4,7 +4,6 @@ import itertools
 
 import pytest
 import torch
-from attacked_graphs import random_graph
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from shiftproof.robustness import (
     train_defence,
     verify,
 )
+from tests.properties.attacked_graphs import random_graph
 
 AGIA = "agia:edge_steps=20"
 INJECTIONS = ("pgd", "fgsm", "rnd", "speit", "tdgia", "atdgia", "metagia", AGIA, f"{AGIA},step=0.5", "seqgia", "m2")

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from shiftproof.data import NodeGraph, arctan_normalize, grb_degree_split, load
 from shiftproof.robustness.budget import Perturbation
 from shiftproof.robustness.homophily import cosine, edge_homophily, node_homophily
-from shiftproof.robustness.mapping import matched_feature, matched_features, plural_mapping
 from shiftproof.robustness.targets import select_targets
-from shiftproof.robustness.theory import (
+from shiftproof.robustness.theory.mapping import matched_feature, matched_features, plural_mapping
+from shiftproof.robustness.theory.theorems import (
     attack_loss,
     injection_beats_modification,
     linear_output,

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from attacked_graphs import random_graph, situation
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
@@ -15,6 +14,7 @@ from shiftproof.robustness.attacks.optimised import flip_edges, incidence, soft_
 from shiftproof.robustness.attacks.rounds import _batch, _candidates
 from shiftproof.robustness.attacks.soft_edges import open_soft_view
 from shiftproof.robustness.attacks.updates import SignPGD
+from tests.properties.attacked_graphs import random_graph, situation
 
 QUICK = settings(deadline=None, max_examples=20, suppress_health_check=list(HealthCheck))
 seeds = st.integers(0, 10_000)

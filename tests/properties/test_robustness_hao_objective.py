@@ -5,7 +5,6 @@ import math
 
 import pytest
 import torch
-from attacked_graphs import random_graph, situation
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
@@ -15,6 +14,7 @@ from shiftproof.robustness.attacks.choices import RandomEdges
 from shiftproof.robustness.attacks.objective import Harmony, attack_loss
 from shiftproof.robustness.attacks.situation import Situation
 from shiftproof.robustness.attacks.updates import SignPGD, saturated_loss
+from tests.properties.attacked_graphs import random_graph, situation
 
 QUICK = settings(deadline=None, max_examples=20, suppress_health_check=list(HealthCheck))
 seeds = st.integers(0, 10_000)

@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from shiftproof.data.scm import SCM, Mode, Toy
+from shiftproof.data.generated.scm import SCM, Mode, Toy
 
 # spec ciga 9.6: I(G_c; G~_c | Y), I(G_c; Y), I(G_s; Y) at q = 0
 TABLE = {

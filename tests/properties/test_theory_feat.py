@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shiftproof.data import load
-from shiftproof.features.patch_cnn import (
+from shiftproof.features.theory.patch_cnn import (
     PatchCNN,
     PatchSamples,
     irm_gradient,
     scale_gradients,
     simulate_feature_learning,
 )
-from shiftproof.features.population import (
+from shiftproof.features.theory.population import (
     Environments,
     amplification_threshold,
     concentration_radius,

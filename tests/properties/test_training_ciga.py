@@ -13,8 +13,8 @@ from torch import nn
 import shiftproof as sp
 from shiftproof.data import Dataset, DomainSet
 from shiftproof.methods import DataShape, Method
+from shiftproof.statistics.metrics import Predictions, mcc, roc_auc
 from shiftproof.training import Trainer
-from shiftproof.training.metrics import Predictions, mcc, roc_auc
 
 seeds = st.integers(0, 10_000)
 

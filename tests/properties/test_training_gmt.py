@@ -6,13 +6,13 @@ import math
 
 import pytest
 import torch
-from small_gmt import made, small_motifs
 
 import shiftproof as sp
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods import DECODERS, GSAT, DataShape, GMTSam, GMTSimulated, Method
 from shiftproof.objectives import PriorSchedule
 from shiftproof.training import loop, trainer
+from tests.properties.small_gmt import made, small_motifs
 
 QUICK = {"hidden": 8, "batch_size": 12, "decay_interval": 1}
 

@@ -11,8 +11,8 @@ from sklearn.metrics import f1_score
 
 import shiftproof as sp
 from shiftproof.methods import IRMX, DataShape, Network
+from shiftproof.statistics.metrics import Predictions, macro_f1, mcc, pearson, percentile10, worst_group
 from shiftproof.training import Weighted
-from shiftproof.training.metrics import Predictions, macro_f1, mcc, pearson, percentile10, worst_group
 
 seeds = st.integers(0, 10_000)
 

@@ -5,12 +5,12 @@ import re
 from pathlib import Path
 
 import pytest
-from test_in_chromium import CHROMIUM, COMPLAINT, dumped
 
 from shiftproof.data import load
 from shiftproof.report import write_audit
 from shiftproof.robustness import Budget
 from shiftproof.robustness.audit import audit
+from tests.report.test_in_chromium import CHROMIUM, COMPLAINT, dumped
 
 
 @pytest.fixture(scope="module")

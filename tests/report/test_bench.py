@@ -2,9 +2,9 @@
 
 import pytest
 
-from shiftproof.bench.comparison import compare
-from shiftproof.bench.table import summarise
 from shiftproof.report.bench import in_words
+from shiftproof.sweeps.comparison import compare
+from shiftproof.sweeps.table import summarise
 
 
 def row(method: str, values: list[float]) -> dict:

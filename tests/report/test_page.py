@@ -13,7 +13,7 @@ from shiftproof.errors import ShiftproofError
 from shiftproof.report import write_report
 from shiftproof.report.records import Record, find_runs
 from shiftproof.report.rows import Row, make_rows
-from shiftproof.report.words import conclusion
+from shiftproof.report.sentences import conclusion
 
 DATA = "two-bit:per_env=200"
 NAMED = "two-bit:alpha=0.1,betas=(0.11, 0.4),per_env=200"  # as a run records it, less the seed
@@ -297,7 +297,7 @@ def test_the_printed_command_trains_the_same_run_again(trained: Path, tmp_path: 
     from typer.testing import CliRunner
 
     from shiftproof.cli import app
-    from shiftproof.report.repeating import command_of
+    from shiftproof.report.repeat import command_of
 
     row = next(row for row in make_rows(find_runs(trained)[0]) if row.method == "vrex")
     words = shlex.split(command_of(row) or "")

@@ -17,9 +17,9 @@ from shiftproof.cli import main
 from shiftproof.data.nodes import NodeGraph
 from shiftproof.errors import ShiftproofError
 from shiftproof.robustness import Budget, Perturbation, build_defence, verify
+from shiftproof.robustness.attack_and_compare import attack_and_defend, budget_for
 from shiftproof.robustness.attacks.presets import PRESETS, attack_preset
 from shiftproof.robustness.audit import YOURS, audit, summary
-from shiftproof.robustness.command import attack_and_defend, budget_for
 
 
 def small(nodes: int = 60) -> NodeGraph:

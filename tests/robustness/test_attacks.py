@@ -24,9 +24,9 @@ from shiftproof.robustness import (
     verify,
 )
 from shiftproof.robustness.attacks import InjectionAttack, Sequential, SmoothSine, build_attack
+from shiftproof.robustness.attacks.modification import PairGradients, WeightedGradients
 from shiftproof.robustness.attacks.soft_edges import edge_gradient, open_soft_view
 from shiftproof.robustness.attacks.views import GCNView, WholeView, open_view
-from shiftproof.robustness.modification import PairGradients, WeightedGradients
 
 
 def two_groups(nodes: int = 40, features: int = 6, classes: int = 3, seed: int = 0) -> NodeGraph:

@@ -18,10 +18,10 @@ from shiftproof.robustness import (
     plural_mapping,
     select_targets,
 )
-from shiftproof.robustness.certificate import required_similarity
 from shiftproof.robustness.homophily import class_homophily
-from shiftproof.robustness.mapping import mapped_budget
-from shiftproof.robustness.theory import Check, linear_output, simplex_features
+from shiftproof.robustness.theory.certificate import required_similarity
+from shiftproof.robustness.theory.mapping import mapped_budget
+from shiftproof.robustness.theory.theorems import Check, linear_output, simplex_features
 from shiftproof.robustness.verify import verify
 
 STAR = NodeGraph.from_edges(

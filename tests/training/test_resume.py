@@ -5,13 +5,13 @@ import shutil
 
 import pytest
 import torch
-from toys import TwoTerms, assert_same_weights, toy_data
 
 import shiftproof as sp
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods import DataShape, Network
+from shiftproof.runtime.files import read_tensors, write_atomic, write_json, write_tensors
 from shiftproof.training import Run, Trainer, TrainingDiverged, Weighted, loop
-from shiftproof.training.checkpoint import read_tensors, write_atomic, write_json, write_tensors
+from tests.training.toys import TwoTerms, assert_same_weights, toy_data
 
 GRAPHS = "spmotif-struc:train_per_class=8,val_per_class=4,test_per_class=4"
 BITS = "two-bit:per_env=30"

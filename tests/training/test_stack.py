@@ -6,23 +6,23 @@ from dataclasses import replace
 
 import pytest
 import torch
-from stacks import GRAPHS, SMALL, members_of
 from torch import nn
 from typer.testing import CliRunner
 
 import shiftproof as sp
-from shiftproof.bench import Job, run_jobs
-from shiftproof.bench.jobs import bundles
 from shiftproof.cli import app
 from shiftproof.data import load
 from shiftproof.data.padding import pad_batches
 from shiftproof.errors import ShiftproofError
 from shiftproof.nn import GNNEncoder
+from shiftproof.sweeps import Job, run_jobs
+from shiftproof.sweeps.jobs import bundles
 from shiftproof.training import CannotStack, Run
 from shiftproof.training.balance import Weighted
 from shiftproof.training.run import STACK
 from shiftproof.training.stack import BatchStack, Stack
 from shiftproof.training.steps import ReplayedStepper
+from tests.training.stacks import GRAPHS, SMALL, members_of
 
 STILL = ("erm", "irm", "vrex", "xgnn", "ciga-v1", "ciga-v2", "disc", "dir", "grea", "moleood")
 NOISY = ("gsat", "gmt-lin", "cal")

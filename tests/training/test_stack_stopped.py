@@ -5,23 +5,23 @@ from contextlib import contextmanager
 
 import pytest
 import torch
-from stacks import GRAPHS, SMALL, members_of
 from torch import nn
 
 import shiftproof as sp
-from shiftproof.api import loop_for
+from shiftproof.api.fitting import loop_for
 from shiftproof.data import load
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods import DataShape, GMTSimulated
 from shiftproof.methods.base import Method
 from shiftproof.nn import GNNEncoder
+from shiftproof.runtime.files import read_tensors
 from shiftproof.training import CannotStack, Trainer, TrainingDiverged
-from shiftproof.training import together as training_together
-from shiftproof.training.checkpoint import read_tensors
+from shiftproof.training import seed_stack as training_together
 from shiftproof.training.loop import Loop
 from shiftproof.training.run import STACK, WEIGHTS
+from shiftproof.training.seed_stack import Together, fit_together
 from shiftproof.training.stack import StackedStepper
-from shiftproof.training.together import Together, fit_together
+from tests.training.stacks import GRAPHS, SMALL, members_of
 
 
 @pytest.fixture(scope="module")

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import nn
-from toys import Scripted, TwoTerms, assert_same_weights, toy_data
 
 import shiftproof as sp
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods import EIIL, ERM, IRM, DataShape, Method, Network
 from shiftproof.objectives import infer_environments
+from shiftproof.runtime.files import read_tensors
 from shiftproof.training import Run, Trainer, TrainingDiverged, Weighted
-from shiftproof.training.checkpoint import read_tensors
 from shiftproof.training.run import CHECKPOINT
+from tests.training.toys import Scripted, TwoTerms, assert_same_weights, toy_data
 
 SMALL = Network(widths=(4,))
 

@@ -22,61 +22,44 @@
     >>> len(data.train), data.train.batch([0, 1, 2]).y.tolist()
     (300, [0, 1, 2])
 
-Importing this package registers every data set under its name.
+The rooms within: `readers` (what a user brings), `published` (one file a published data set) and `generated` (one file
+a generator); importing these registers what is in them. Names from there are imported here when they are asked for.
 """
 
-from shiftproof.data import (  # noqa: F401
-    attacked,
-    attribution,
-    ba2motifs,
-    census_and_bikes,
-    colored,
-    copurchase,
-    cora_like,
-    corner,
-    domainbed_digits,
-    drugood,
-    extrapolation,
-    failure,
-    graphon,
-    grb,
-    heterophilous,
-    moleculenet,
-    molhiv,
-    mutag,
-    node_files,
-    office_caltech,
-    pacs,
-    planetoid,
-    point_sets,
-    reviews,
-    sample_files,
-    sentiment,
-    social,
-    spmotif,
-    superpixels,
-    table_files,
-    toy_groups,
-    toy_tracks,
-    tu,
-    two_bit,
-    two_patch,
-    two_piece,
-    wilds,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.domain_batches import DomainBatchSampler
 from shiftproof.data.domains import DomainBatch, DomainSet
 from shiftproof.data.graphs import GraphBatch, GraphSet
-from shiftproof.data.idx import read_idx
-from shiftproof.data.loading import load, load_nodes, load_samples
-from shiftproof.data.molecules import molecule_graphs, scaffold_of
-from shiftproof.data.node_preparation import arctan_normalize, grb_degree_split
 from shiftproof.data.nodes import NodeGraph
-from shiftproof.data.sources import find
-from shiftproof.data.storage import load_dataset, save_dataset
-from shiftproof.data.tu import read_tu
-from shiftproof.data.two_bit import TwoBit
+
+if TYPE_CHECKING:
+    from shiftproof.data.generated.two_bit import TwoBit
+    from shiftproof.data.readers.idx import read_idx
+    from shiftproof.data.readers.loading import load, load_nodes, load_samples
+    from shiftproof.data.readers.molecules import molecule_graphs, scaffold_of
+    from shiftproof.data.readers.node_preparation import arctan_normalize, grb_degree_split
+    from shiftproof.data.readers.sources import find
+    from shiftproof.data.readers.storage import load_dataset, save_dataset
+    from shiftproof.data.readers.tu import read_tu
+
+_HOMES = {
+    "TwoBit": "generated.two_bit",
+    "arctan_normalize": "readers.node_preparation",
+    "find": "readers.sources",
+    "grb_degree_split": "readers.node_preparation",
+    "load": "readers.loading",
+    "load_dataset": "readers.storage",
+    "load_nodes": "readers.loading",
+    "load_samples": "readers.loading",
+    "molecule_graphs": "readers.molecules",
+    "read_idx": "readers.idx",
+    "read_tu": "readers.tu",
+    "save_dataset": "readers.storage",
+    "scaffold_of": "readers.molecules",
+}
 
 __all__ = [
     "Dataset",
@@ -100,3 +83,9 @@ __all__ = [
     "save_dataset",
     "scaffold_of",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"shiftproof.data.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'shiftproof.data' has no attribute '{name}'")

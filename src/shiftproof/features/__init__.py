@@ -15,24 +15,23 @@ command line.
     >>> len(learned.rounds), swept.accuracy(cache_features(featurizer, data.test), data.test.y, data.test.env).shape
     (2, torch.Size([1, 4, 3]))
 
-What features hold is asked with `DFR`, `linear_probe` and the maps of `attribution`; `population` and `patch_cnn` are
-the theory: exact dynamics of ERM and IRMv1 on two-patch data, and the network they describe.
+What features hold is asked with `DFR` and `linear_probe` (and with the maps of `explanations.algorithms.image_maps`);
+`theory` holds the exact dynamics of ERM and IRMv1 on two-patch data, and the network they describe.
 """
 
-from shiftproof.features.attribution import grad_cam, integrated_gradients, saliency, share_in_region
 from shiftproof.features.bonsai import Bonsai
 from shiftproof.features.feat import ERMPretrainer, FeAT, IFeAT
 from shiftproof.features.heads import HeadMixture, merge_weights, mix_heads
 from shiftproof.features.interpolation import PI
 from shiftproof.features.many_heads import ManyHeads
 from shiftproof.features.method import FeATMethod
-from shiftproof.features.patch_cnn import PatchCNN, simulate_feature_learning
-from shiftproof.features.population import erm_fixed_point, irm_kernel, population_dynamics
 from shiftproof.features.probes import DFR, dfr_spurious, linear_probe
 from shiftproof.features.results import Pretrained, RoundLog
 from shiftproof.features.splits import GroupBatches, GroupSplit
 from shiftproof.features.sweep import HeadSetting, HeadSweep, LinearHeadSweep, cache_features
 from shiftproof.features.termination import must_stop
+from shiftproof.features.theory.patch_cnn import PatchCNN, simulate_feature_learning
+from shiftproof.features.theory.population import erm_fixed_point, irm_kernel, population_dynamics
 
 __all__ = [
     "DFR",
@@ -55,15 +54,11 @@ __all__ = [
     "cache_features",
     "dfr_spurious",
     "erm_fixed_point",
-    "grad_cam",
-    "integrated_gradients",
     "irm_kernel",
     "linear_probe",
     "merge_weights",
     "mix_heads",
     "must_stop",
     "population_dynamics",
-    "saliency",
-    "share_in_region",
     "simulate_feature_learning",
 ]

@@ -14,8 +14,8 @@ from shiftproof.features.probes import DFR
 from shiftproof.features.sweep import HeadSweep, LinearHeadSweep, cache_features
 from shiftproof.methods.base import Batch, DataShape, Network, Trains
 from shiftproof.registry import register, with_options_of
-from shiftproof.training.checkpoint import write_json
-from shiftproof.training.metrics import LOWER_IS_BETTER, Predictions, measure
+from shiftproof.runtime.files import write_json
+from shiftproof.statistics.metrics import LOWER_IS_BETTER, Predictions, measure
 from shiftproof.training.trainer import Trainer
 
 HEADS = "heads.json"

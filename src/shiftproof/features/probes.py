@@ -11,7 +11,7 @@ from torch import Tensor
 
 from shiftproof.data.dataset import Task
 from shiftproof.errors import ShiftproofError, unknown
-from shiftproof.training.metrics import Predictions, measure
+from shiftproof.statistics.metrics import Predictions, measure
 
 C_GRID = (1.0, 0.7, 0.3, 0.1, 0.07, 0.03, 0.01)  # spec feat 5.4
 STEPS_BETWEEN_LOOKS = 20  # a look at the change waits for the device

@@ -15,16 +15,18 @@ from torch import Tensor, nn
 
 from shiftproof.data.dataset import Dataset, Split, Task
 from shiftproof.data.graphs import GraphSet
-from shiftproof.data.loading import infer_task
+from shiftproof.data.readers.loading import infer_task
 from shiftproof.errors import ShiftproofError, TrainingDiverged, unknown
 from shiftproof.features.heads import Start
 from shiftproof.features.results import Pretrained
 from shiftproof.features.steps import Draws, ReplayedSteps, RoundLoss, RoundSteps
 from shiftproof.objectives import env_means, sample_losses
-from shiftproof.training import checkpoint as files
-from shiftproof.training.identity import digest, first_difference, plain
-from shiftproof.training.metrics import LOWER_IS_BETTER, Predictions, measure
+from shiftproof.runtime import files
+from shiftproof.runtime.fingerprints import first_difference, plain
+from shiftproof.statistics.metrics import LOWER_IS_BETTER, Predictions, measure
+from shiftproof.training.identity import digest
 from shiftproof.training.optimizers import LeanAdam
+from shiftproof.training.weights import pack_optimizer, unpack_optimizer
 
 Inputs = Literal["auto", "x", "batch"]
 EVALUATION_BATCH = 4096
@@ -300,7 +302,7 @@ class Study:
     ) -> None:
         assert self.folder is not None
         tensors = {**under("featurizer", self.featurizer.state_dict()), **under("head", head.state_dict())}
-        tensors |= under("optimizer", files.pack_optimizer(optimizer))
+        tensors |= under("optimizer", pack_optimizer(optimizer))
         tensors["rng.torch"] = torch.get_rng_state()
         if self.device.type == "cuda":
             tensors["rng.cuda"] = torch.cuda.get_rng_state(self.device)
@@ -318,7 +320,7 @@ class Study:
             return 0
         self.featurizer.load_state_dict(part("featurizer", tensors))
         head.load_state_dict(part("head", tensors))
-        files.unpack_optimizer(optimizer, part("optimizer", tensors))
+        unpack_optimizer(optimizer, part("optimizer", tensors))
         torch.set_rng_state(tensors["rng.torch"])
         if "rng.cuda" in tensors:
             torch.cuda.set_rng_state(tensors["rng.cuda"], self.device)

@@ -9,9 +9,9 @@
 graphs, `ciga-v1` and `ciga-v2` find the invariant subgraph, `gala` also where a shortcut is stronger; `xgnn`, `dir`,
 `gib`, `asap`, `grea`, `cal`, `gsat`, `disc` and `gil` find one by other means, `contrast` finds none, and `moleood`
 infers environments. For graphs that grow, `wl-kernel`, `gc-kernel` and the `gamma` methods count subgraphs, and `k-gnn`
-passes messages between sets of nodes. `gnnexplainer`, `pgexplainer` and `graphmask` explain a plain model. On point
-clouds `lri-bernoulli` and `lri-gaussian` find points by noise, `pointmask` by masked coordinates, and `bernmask`,
-`bernmask-p`, `gradgeo` and `gradcam` explain a plain model. `Method` is the class to derive your own from.
+passes messages between sets of nodes. On point clouds
+`lri-bernoulli` and `lri-gaussian` find points by noise. Explainers of plain models that are methods too are in
+`shiftproof.explanations.algorithms`. `Method` is the class to derive your own from.
 """
 
 from shiftproof.methods.asap import ASAP
@@ -48,8 +48,6 @@ from shiftproof.methods.lisa import LISA
 from shiftproof.methods.lri import LRIBernoulli, LRIGaussian
 from shiftproof.methods.moleood import MoleOOD
 from shiftproof.methods.oracle import Oracle, OracleXGNN
-from shiftproof.methods.point_explainers import BernMask, BernMaskP, GradCAM, GradGeo, PointMask
-from shiftproof.methods.posthoc import GNNExplainerMethod, GraphMaskMethod, PGExplainerMethod
 from shiftproof.methods.vrex import VREx
 from shiftproof.methods.wl_kernel import WLKernel
 
@@ -76,8 +74,6 @@ __all__ = [
     "KGNN",
     "LISA",
     "XGNN",
-    "BernMask",
-    "BernMaskP",
     "CIGAv1",
     "CIGAv2",
     "Composite",
@@ -92,14 +88,10 @@ __all__ = [
     "GMTLin",
     "GMTSam",
     "GMTSimulated",
-    "GNNExplainerMethod",
     "GSATMin0",
     "GammaGIN",
     "GammaOneHot",
     "GammaRPGIN",
-    "GradCAM",
-    "GradGeo",
-    "GraphMaskMethod",
     "GroupDRO",
     "InterpretableMethod",
     "LRIBernoulli",
@@ -109,8 +101,6 @@ __all__ = [
     "Network",
     "Oracle",
     "OracleXGNN",
-    "PGExplainerMethod",
-    "PointMask",
     "ProxyTable",
     "VREx",
     "WLKernel",

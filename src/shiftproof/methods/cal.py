@@ -14,7 +14,7 @@ from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.base import DataShape, Network, make_head
 from shiftproof.methods.grea import every_pair
 from shiftproof.methods.interpretable import InterpretableMethod
-from shiftproof.nn.still_norms import still_statistics
+from shiftproof.nn.frozen_running_stats import still_statistics
 from shiftproof.objectives import sample_losses
 from shiftproof.registry import register, with_options_of
 

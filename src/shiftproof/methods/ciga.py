@@ -13,7 +13,7 @@ from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.base import DataShape, Network, make_head, variant
 from shiftproof.methods.interpretable import ClassifierInput, Extraction, InterpretableMethod, Rounding, Scorer
 from shiftproof.nn import GNNEncoder, GraphFeaturizer, Subgraph, pool, segment_mean
-from shiftproof.nn.still_norms import still_statistics
+from shiftproof.nn.frozen_running_stats import still_statistics
 from shiftproof.objectives import hinge, supervised_contrastive
 from shiftproof.registry import register
 

@@ -11,7 +11,7 @@ from shiftproof.data.graphs import GraphBatch
 from shiftproof.methods.base import DataShape, Network
 from shiftproof.methods.ciga import SpuriousHead
 from shiftproof.methods.interpretable import InterpretableMethod
-from shiftproof.nn.still_norms import still_statistics
+from shiftproof.nn.frozen_running_stats import still_statistics
 from shiftproof.objectives import sample_losses
 from shiftproof.registry import register, with_options_of
 

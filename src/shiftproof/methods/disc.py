@@ -13,7 +13,7 @@ from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import DataShape, Network, make_head
 from shiftproof.methods.ciga import SpuriousHead
 from shiftproof.methods.interpretable import Extraction, InterpretableMethod
-from shiftproof.nn.still_norms import still_statistics
+from shiftproof.nn.frozen_running_stats import still_statistics
 from shiftproof.objectives import generalised_cross_entropy
 from shiftproof.registry import register, with_options_of
 

@@ -12,6 +12,7 @@ from shiftproof.data.dataset import Task
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.errors import ShiftproofError
 from shiftproof.nn import lift_to_edges, segment_mean
+from shiftproof.registry import pictures
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,9 +34,7 @@ class Explanation:
 
     def draw(self, path: str | Path) -> Path:
         """Write a picture of the graphs with their scores and, where known, the ground truth."""
-        from shiftproof.explain.drawings import draw  # drawings stand further right on the data's path
-
-        return draw(self, path)
+        return pictures["explanation"].make(self, path)
 
 
 def edge_scores(explanation: Explanation) -> Tensor:

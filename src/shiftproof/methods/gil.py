@@ -12,7 +12,7 @@ from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.assistant import cosine_kmeans, nearest_centre
 from shiftproof.methods.base import DataShape, Network
 from shiftproof.methods.interpretable import InterpretableMethod
-from shiftproof.nn.still_norms import still_statistics
+from shiftproof.nn.frozen_running_stats import still_statistics
 from shiftproof.objectives import env_risks, iga_penalty, mean_over_present
 from shiftproof.registry import register, with_options_of
 

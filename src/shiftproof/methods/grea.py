@@ -9,7 +9,7 @@ from torch import Tensor
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.methods.base import DataShape, Network
 from shiftproof.methods.interpretable import InterpretableMethod
-from shiftproof.nn.still_norms import still_statistics
+from shiftproof.nn.frozen_running_stats import still_statistics
 from shiftproof.objectives import sample_losses
 from shiftproof.registry import register, with_options_of
 

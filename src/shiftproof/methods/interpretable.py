@@ -8,8 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from shiftproof.data.conformers import POSITIONS
 from shiftproof.data.graphs import GraphBatch
+from shiftproof.data.readers.conformers import POSITIONS
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import DataShape, Method, Network, make_head
 from shiftproof.methods.explanation import Explanation

@@ -9,12 +9,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from shiftproof.data.graphs import GraphBatch
-from shiftproof.data.points import Neighbours, moved, positions
+from shiftproof.data.readers.points import Neighbours, moved, positions
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import DataShape, Method, Network, variant
 from shiftproof.methods.explanation import Explanation
 from shiftproof.methods.gsat import GSAT, head_of
-from shiftproof.methods.point_masks import SCORER_DROPOUT, as_seen
+from shiftproof.methods.point_scoring import SCORER_DROPOUT, as_seen
 from shiftproof.methods.weighted import as_weighted
 from shiftproof.nn import POINT_CONVS, GraphFeaturizer, NodeScorer
 from shiftproof.objectives import sample_losses

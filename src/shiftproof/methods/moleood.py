@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.data.dataset import Dataset
-from shiftproof.data.fragments import brics_fragments
 from shiftproof.data.graphs import GraphBatch
+from shiftproof.data.readers.fragments import brics_fragments
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.base import Batch, DataShape, Method, Network, Trains, width_of
 from shiftproof.methods.erm import ERM

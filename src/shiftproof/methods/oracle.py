@@ -8,9 +8,9 @@ import torch
 
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.domains import DomainSet
+from shiftproof.data.generated.spmotif import CLASSES
 from shiftproof.data.graphs import GraphSet
 from shiftproof.data.joining import join
-from shiftproof.data.spmotif import CLASSES
 from shiftproof.methods.base import Method
 from shiftproof.methods.ciga import XGNN
 from shiftproof.methods.erm import ERM

@@ -15,6 +15,7 @@ an argument of every layer::
 from shiftproof.nn.convs import WeightedGCNConv, WeightedGINConv, WeightedPNAConv, WeightedSGCConv
 from shiftproof.nn.decoding import decode
 from shiftproof.nn.dense import MLPFeaturizer, SmallCNN, head
+from shiftproof.nn.edge_structure import LayerWise, Wiring
 from shiftproof.nn.encoders import GNNEncoder, GraphFeaturizer
 from shiftproof.nn.multilinear import (
     distribution,
@@ -48,7 +49,6 @@ from shiftproof.nn.segment import (
 )
 from shiftproof.nn.subgraph import Subgraph, edge_subgraph, split
 from shiftproof.nn.vision import LinearFeaturizer, ResNetFeaturizer, WithDropout
-from shiftproof.nn.wiring import LayerWise, Wiring
 
 __all__ = [
     "POINT_CONVS",

@@ -15,15 +15,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shiftproof.errors import ShiftproofError, unknown
-from shiftproof.nn.cpu_statistics import mapped_statistics
 from shiftproof.nn.edge_rows import EdgeRows, only_linear
-from shiftproof.nn.node_statistics import STATISTICS as AGGREGATORS
-from shiftproof.nn.node_statistics import kernel_serves, node_statistics, statistics_of
+from shiftproof.nn.edge_structure import EdgeWeight, Wiring, as_wiring, per_row, weigh
+from shiftproof.nn.kernels.cpu.availability import loops_serve
+from shiftproof.nn.kernels.cpu.statistics import mapped_statistics
+from shiftproof.nn.kernels.dispatch import add_messages, add_neighbours, fitting
+from shiftproof.nn.kernels.gpu.node_statistics import STATISTICS as AGGREGATORS
+from shiftproof.nn.kernels.gpu.node_statistics import kernel_serves, node_statistics, statistics_of
 from shiftproof.nn.norms import NodeBatchNorm, norm_relu
-from shiftproof.nn.on_cpu import loops_serve
 from shiftproof.nn.segment import take_rows
-from shiftproof.nn.sums import add_messages, add_neighbours, fitting
-from shiftproof.nn.wiring import EdgeWeight, Wiring, as_wiring, per_row, weigh
 
 ZERO_MODES = ("zero_message", "delete")
 

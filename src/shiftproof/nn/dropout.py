@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from shiftproof.nn.on_cpu import array, loops_serve, plainly, shared_out
+from shiftproof.nn.kernels.cpu.availability import array, loops_serve, plainly, shared_out
 
 DRAWS = 64  # of a block of random bits
 ALL = 1 << 16
@@ -80,7 +80,7 @@ class _ReluDropout(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
-        from shiftproof.nn.loops_of_rows import pull_relu
+        from shiftproof.nn.kernels.cpu.loops_of_rows import pull_relu
 
         (out,) = ctx.saved_tensors  # positive exactly where the gradient passes
         if plainly(grad):
@@ -92,7 +92,7 @@ class _ReluDropout(torch.autograd.Function):
 
 
 def _drop(x: Tensor, lost: int, scale: float, key: int, *, relu: bool, in_place: bool = False) -> Tensor:
-    from shiftproof.nn.loops_of_rows import drop
+    from shiftproof.nn.kernels.cpu.loops_of_rows import drop
 
     # the memory of x without its place in the graph: torch would copy gradients through an in-place step on a view
     out = x.detach() if in_place else x.new_empty(x.shape)

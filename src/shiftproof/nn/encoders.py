@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
-from shiftproof.data.conformers import POSITIONS
 from shiftproof.data.graphs import GraphBatch
+from shiftproof.data.readers.conformers import POSITIONS
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.nn.convs import WeightedGCNConv, WeightedGINConv, WeightedPNAConv, WeightedSGCConv
 from shiftproof.nn.dropout import dropout, relu_dropout_
 from shiftproof.nn.edge_rows import EdgeRows
+from shiftproof.nn.edge_structure import LayerWise, Wiring, per_row
 from shiftproof.nn.norms import NodeBatchNorm, norm_relu
 from shiftproof.nn.point_convs import POINT_CONVS
 from shiftproof.nn.pooling import READOUTS, readout
 from shiftproof.nn.virtual import VirtualNode
-from shiftproof.nn.wiring import LayerWise, Wiring, per_row
 
 if TYPE_CHECKING:
     from shiftproof.nn.points import PointEncoder

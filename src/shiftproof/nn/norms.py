@@ -7,11 +7,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shiftproof.errors import unknown
-from shiftproof.nn.cpu_norm import loop_over_groups, loop_over_rows, plain_instance_norm
 from shiftproof.nn.dropout import relu_dropout_
-from shiftproof.nn.node_statistics import kernel_serves
-from shiftproof.nn.on_cpu import indices_serve, loops_serve
-from shiftproof.nn.sample_norm import FEWEST_COLUMNS, norm_of_samples
+from shiftproof.nn.kernels.cpu.availability import indices_serve, loops_serve
+from shiftproof.nn.kernels.cpu.norm import loop_over_groups, loop_over_rows, plain_instance_norm
+from shiftproof.nn.kernels.gpu.node_statistics import kernel_serves
+from shiftproof.nn.kernels.gpu.sample_norm import FEWEST_COLUMNS, norm_of_samples
 from shiftproof.nn.segment import segment_count, segment_sum
 from shiftproof.nn.stacking import members_first, numbered_apart, stacked, stacking
 

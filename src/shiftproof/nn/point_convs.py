@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.nn.convs import ZERO_MODES
+from shiftproof.nn.edge_structure import Wiring, per_row, weigh
 from shiftproof.nn.norms import NodeBatchNorm
 from shiftproof.nn.segment import segment_count, segment_softmax, segment_sum
-from shiftproof.nn.wiring import Wiring, per_row, weigh
 
 POINT_CONVS = ("egnn", "dgcnn", "point-transformer")
 COLLECT_AT = ("source", "target")

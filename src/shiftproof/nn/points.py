@@ -10,13 +10,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shiftproof.data.graphs import GraphBatch
-from shiftproof.data.points import Neighbours, unit_norm
+from shiftproof.data.readers.points import Neighbours, unit_norm
 from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.nn.edge_structure import Wiring
 from shiftproof.nn.encoders import layer_numbers
 from shiftproof.nn.norms import NodeBatchNorm
 from shiftproof.nn.point_convs import POINT_CONVS, EGNNConv, WeightedEdgeConv, WeightedPointTransformerConv
 from shiftproof.nn.pooling import pool
-from shiftproof.nn.wiring import Wiring
 
 GEOMETRY = ("unit", "edges")
 LIGAND_RADIUS = 2.0  # ångström, spec gmt 7.2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from shiftproof.data.toy_tracks import NEIGHBOURS
+from shiftproof.data.generated.toy_tracks import NEIGHBOURS
 from shiftproof.presets.preset import Preset
 
 # spec gmt 7.2; methods that do not know where points are stand on a GIN

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from shiftproof.data.chemistry import ATOM
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.graphs import GraphSet
+from shiftproof.data.readers.chemistry import ATOM
 from shiftproof.presets.preset import Preset
 
 MOLECULES = Preset(

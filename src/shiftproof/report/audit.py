@@ -11,7 +11,7 @@ from shiftproof.report.figures import COLOURS, FAINT, INK, WIDTH, drawing
 from shiftproof.report.page import template, versions
 from shiftproof.robustness.audit import YOURS, Audit, summary
 from shiftproof.robustness.budget import Perturbation
-from shiftproof.training.checkpoint import write_atomic, write_json
+from shiftproof.runtime.files import write_atomic, write_json
 
 TEMPLATE = "audit.html.j2"
 MOST_CURVES = 7  # as many as there are colours

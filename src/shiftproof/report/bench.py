@@ -6,7 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shiftproof.bench.comparison import (
+from shiftproof.papers.measured import by_chapter, held_against, read_results
+from shiftproof.report.page import template
+from shiftproof.report.sentences import figure, spread
+from shiftproof.runtime.files import write_atomic
+from shiftproof.runtime.fingerprints import versions
+from shiftproof.statistics.names import metric_name
+from shiftproof.statistics.significance import CORRECTION
+from shiftproof.sweeps.comparison import (
     NOT_RANKED,
     Comparison,
     Panel,
@@ -16,12 +23,6 @@ from shiftproof.bench.comparison import (
     less_is_better,
     printed,
 )
-from shiftproof.bench.measured import by_chapter, held_against, read_results
-from shiftproof.bench.significance import CORRECTION
-from shiftproof.report.page import template
-from shiftproof.report.words import figure, metric_name, spread
-from shiftproof.training.checkpoint import write_atomic
-from shiftproof.training.identity import versions
 
 Row = Mapping[str, Any]
 

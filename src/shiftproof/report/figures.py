@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from shiftproof.bench.figures import COLOURS, plain_style
+from shiftproof.drawing.figures import COLOURS, plain_style
 from shiftproof.report.records import Record
 from shiftproof.report.rows import Row
 

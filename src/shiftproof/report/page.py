@@ -10,13 +10,14 @@ from typing import Any
 
 from shiftproof.errors import ShiftproofError
 from shiftproof.registry import datasets
-from shiftproof.report import figures, words
+from shiftproof.report import figures
+from shiftproof.report import sentences as words
 from shiftproof.report.records import find_runs
-from shiftproof.report.repeating import command_of, pictures, why_chosen
+from shiftproof.report.repeat import command_of, pictures, why_chosen
 from shiftproof.report.rows import Row, differing, make_rows, shown, worth_showing
 from shiftproof.report.significance import interval, significance_note
-from shiftproof.training.checkpoint import write_atomic
-from shiftproof.training.identity import versions
+from shiftproof.runtime.files import write_atomic
+from shiftproof.runtime.fingerprints import versions
 
 TEMPLATE = "page.html.j2"
 MOST_ENVIRONMENTS = 30  # more would bury the page; the rest is in metrics.json

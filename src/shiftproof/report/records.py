@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof.errors import ShiftproofError
-from shiftproof.training.checkpoint import read_json
+from shiftproof.runtime.files import read_json
 from shiftproof.training.run import CONFIG, HISTORY, METRICS, TIMING
 
 _NEEDED = ("data", "method", "seed", "metric", "task", "training")

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from shiftproof.bench.published import published
-from shiftproof.bench.table import summarise
 from shiftproof.errors import ShiftproofError
 from shiftproof.presets import PRESETS
 from shiftproof.registry import datasets, fitting_options, methods, parse_name
 from shiftproof.report.records import Record
-from shiftproof.training.metrics import LOWER_IS_BETTER
+from shiftproof.statistics.metrics import LOWER_IS_BETTER
+from shiftproof.sweeps.published import published
+from shiftproof.sweeps.table import summarise
 
 _ONLY_GRAPHS = ("conv", "layers", "hidden", "readout", "dropout", "virtual_node", "style")
 _ONLY_TENSORS = ("featurizer", "widths")
@@ -161,7 +161,7 @@ def all_settings(config: Mapping[str, Any]) -> dict[str, Any]:
 
 @lru_cache
 def _defaults(method: str) -> dict[str, Any]:
-    from shiftproof.api import accepted_settings
+    from shiftproof.api.fitting import accepted_settings
 
     if method not in methods:
         return {}
@@ -184,7 +184,7 @@ def _as_published(config: Mapping[str, Any]) -> bool:
     method = str(config["method"])
     if name not in PRESETS or method not in methods:
         return False
-    from shiftproof.api import Trainer, accepted_settings
+    from shiftproof.api.fitting import Trainer, accepted_settings
 
     accepted = accepted_settings(methods[method].make)
     expected = {key: p.default for group in accepted.values() for key, p in group.items()}

@@ -12,20 +12,20 @@ Importing this package registers every attack and every defence under its name.
 """
 
 from shiftproof.robustness import defences as _defences  # noqa: F401 - registers them
-from shiftproof.robustness import modification as _modification  # noqa: F401
 from shiftproof.robustness.adjacency import Adjacency
 from shiftproof.robustness.adversarial import adversarial_train, attacker
 from shiftproof.robustness.attacks import attack
+from shiftproof.robustness.attacks import modification as _modification  # noqa: F401
 from shiftproof.robustness.budget import Budget, Perturbation
-from shiftproof.robustness.certificate import Certificate, certify_linear
 from shiftproof.robustness.evaluate import aggregate, evaluate
 from shiftproof.robustness.flag import FLAG
 from shiftproof.robustness.homophily import edge_homophily, homophily_distance, label_homophily, node_homophily
-from shiftproof.robustness.mapping import plural_mapping
-from shiftproof.robustness.outside import OutsideModel, load_outside
 from shiftproof.robustness.targets import check_targets, select_targets
+from shiftproof.robustness.theory.certificate import Certificate, certify_linear
+from shiftproof.robustness.theory.mapping import plural_mapping
 from shiftproof.robustness.trained_zoo import Zoo, train_zoo
 from shiftproof.robustness.training import Trained, accuracy, build_defence, predict, train_defence
+from shiftproof.robustness.user_model import OutsideModel, load_outside
 from shiftproof.robustness.verify import OverBudget, verify
 from shiftproof.robustness.zoo import DefenceSpec, ZooPreset, standard38
 

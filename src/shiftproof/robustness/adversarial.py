@@ -20,8 +20,8 @@ from shiftproof.errors import ShiftproofError
 from shiftproof.robustness.adjacency import Adjacency
 from shiftproof.robustness.budget import Budget, Perturbation
 from shiftproof.robustness.training import Selection, Trained, accuracy, adam, build_defence, seeded, stages
-from shiftproof.training.progress import Style
-from shiftproof.training.progress import progress as show
+from shiftproof.runtime.progress import Style
+from shiftproof.runtime.progress import progress as show
 
 Attack = Callable[[nn.Module, NodeGraph, Tensor, int], Perturbation]  # model, graph, targets, seed
 

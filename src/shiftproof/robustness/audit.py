@@ -11,17 +11,17 @@ from torch import nn
 
 from shiftproof.data.nodes import NodeGraph
 from shiftproof.errors import ShiftproofError
-from shiftproof.robustness.attacks.asking import attack, build_attack
+from shiftproof.robustness.attack_and_compare import homophily_change
+from shiftproof.robustness.attacks.attacking import attack, build_attack
 from shiftproof.robustness.attacks.presets import AttackPreset, attack_preset
 from shiftproof.robustness.attacks.situation import default_surrogate
 from shiftproof.robustness.budget import Budget, Perturbation
-from shiftproof.robustness.command import homophily_change
 from shiftproof.robustness.evaluate import evaluate
 from shiftproof.robustness.figures import Histogram, homophily_histograms, homophily_summary
 from shiftproof.robustness.trained_zoo import Zoo, train_zoo
 from shiftproof.robustness.zoo import chosen, preset_for
-from shiftproof.training.progress import Style
-from shiftproof.training.progress import progress as show
+from shiftproof.runtime.progress import Style
+from shiftproof.runtime.progress import progress as show
 
 ATTACKS = ("rnd", "pgd", "tdgia", "atdgia", "agia")
 DEFENCES = ("gcn", "sage", "gat", "robustgcn", "gcnguard", "eguard", "rgat", "gcn+ln+lni", "mlp")

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from shiftproof.data.nodes import NodeGraph, undirected
 from shiftproof.errors import ShiftproofError
-from shiftproof.training.checkpoint import write_atomic
+from shiftproof.runtime.files import write_atomic
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,10 @@ from torch import nn
 from shiftproof.data.nodes import NodeGraph
 from shiftproof.robustness.training import build_defence, train_defence
 from shiftproof.robustness.zoo import DefenceSpec, ZooPreset, preset_for
-from shiftproof.training.checkpoint import read_json, read_tensors, restore, write_json, write_tensors
-from shiftproof.training.progress import Style
-from shiftproof.training.progress import progress as show
+from shiftproof.runtime.files import read_json, read_tensors, write_json, write_tensors
+from shiftproof.runtime.progress import Style
+from shiftproof.runtime.progress import progress as show
+from shiftproof.training.weights import restore
 
 FORMAT = "shiftproof-defence-1"
 

@@ -18,8 +18,8 @@ from shiftproof.registry import defences, fitting_options, parse_name
 from shiftproof.robustness.adjacency import Adjacency
 from shiftproof.robustness.features import Features
 from shiftproof.robustness.flag import FLAG, RecordedFLAG, flag_backward
-from shiftproof.training.progress import Style
-from shiftproof.training.progress import progress as show
+from shiftproof.runtime.progress import Style
+from shiftproof.runtime.progress import progress as show
 
 Protocol = Literal["inductive", "transductive"]
 

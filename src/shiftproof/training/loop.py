@@ -18,21 +18,15 @@ from shiftproof.data.dataset import Dataset, Split
 from shiftproof.data.domain_batches import DomainBatchSampler
 from shiftproof.errors import ShiftproofError, TrainingDiverged, unknown
 from shiftproof.methods.base import Method, Trains
-from shiftproof.training import checkpoint as files
-from shiftproof.training.devices import device_name, pick_device
-from shiftproof.training.identity import commit, config_of, digest, require_same, versions
-from shiftproof.training.memory import forget_peak, peak_bytes, reused_memory
-from shiftproof.training.metrics import (
-    Predictions,
-    all_measures,
-    better,
-    jsonable,
-    measure,
-    predict,
-    require_measure,
-)
+from shiftproof.runtime import files as files
+from shiftproof.runtime.devices import device_name, pick_device
+from shiftproof.runtime.fingerprints import commit, versions
+from shiftproof.runtime.memory import forget_peak, peak_bytes, reused_memory
+from shiftproof.runtime.progress import progress
+from shiftproof.statistics.metrics import Predictions, better, jsonable, measure, require_measure
+from shiftproof.training.evaluation import all_measures, predict
+from shiftproof.training.identity import config_of, digest, require_same
 from shiftproof.training.optimizers import make_optimizer
-from shiftproof.training.progress import progress
 from shiftproof.training.resuming import go_on_from, state_of
 from shiftproof.training.run import CHECKPOINT, CONFIG, METRICS, STACK, Run
 from shiftproof.training.steps import CompiledStepper, EagerStepper, FusedStepper, ReplayedStepper, Stepper

@@ -11,9 +11,10 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from shiftproof.errors import ShiftproofError
-from shiftproof.training import checkpoint as files
+from shiftproof.runtime import files
+from shiftproof.statistics.metrics import jsonable
 from shiftproof.training.identity import require_same
-from shiftproof.training.metrics import jsonable
+from shiftproof.training.weights import pack_optimizer, restore, unpack_optimizer
 
 if TYPE_CHECKING:
     from shiftproof.training.loop import Loop
@@ -24,7 +25,7 @@ def state_of(loop: Loop, optimizer: Optimizer | None) -> tuple[dict[str, Tensor]
     tensors = {f"model.{name}": tensor for name, tensor in loop.method.state_dict().items()}
     tensors |= {f"best.{name}": tensor for name, tensor in loop.best.items()}
     if optimizer is not None:
-        tensors |= {f"optimizer.{name}": tensor for name, tensor in files.pack_optimizer(optimizer).items()}
+        tensors |= {f"optimizer.{name}": tensor for name, tensor in pack_optimizer(optimizer).items()}
     tensors |= {"rng.torch": torch.get_rng_state(), "rng.order": loop.order.get_state()}
     if loop.device.type == "cuda":
         tensors["rng.cuda"] = torch.cuda.get_rng_state()
@@ -50,12 +51,12 @@ def go_on_from(
     """Put a run into the state that `path` holds; the optimiser with its own."""
     require_same(loop.config, note.get("config"), path)
     try:
-        files.restore(loop.method, files.under("model.", tensors), str(path))
+        restore(loop.method, files.under("model.", tensors), str(path))
         loop.best = {name: tensor.to(loop.device) for name, tensor in files.under("best.", tensors).items()}
         if optimizer is not None:
             if loop.trainer.balance.optimizer(note["step"] - 1):
                 optimizer = loop.optimizer(note["step"] - 1) or optimizer
-            files.unpack_optimizer(optimizer, files.under("optimizer.", tensors))
+            unpack_optimizer(optimizer, files.under("optimizer.", tensors))
         _take_random_numbers(loop, tensors)
         _take_note(loop, note)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:

@@ -13,8 +13,9 @@ from shiftproof.data.dataset import Split
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import DataShape, Method, Network
 from shiftproof.registry import methods
-from shiftproof.training.checkpoint import read_json, read_tensors, restore, write_json, write_tensors
-from shiftproof.training.metrics import predict
+from shiftproof.runtime.files import read_json, read_tensors, write_json, write_tensors
+from shiftproof.training.evaluation import predict
+from shiftproof.training.weights import restore
 
 CONFIG, METRICS, HISTORY = "config.json", "metrics.json", "history.json"
 WEIGHTS, CHECKPOINT, TIMING = "weights.safetensors", "checkpoint.safetensors", "timing.json"

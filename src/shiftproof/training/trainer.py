@@ -12,14 +12,10 @@ from torch import Tensor
 from shiftproof.data.dataset import Dataset
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.base import Method
+from shiftproof.runtime.progress import Style
+from shiftproof.statistics.metrics import LOWER_IS_BETTER, Predictions, measure
 from shiftproof.training.balance import Balance, Weighted
 from shiftproof.training.loop import Loop, Selection
-from shiftproof.training.metrics import (
-    LOWER_IS_BETTER,
-    Predictions,
-    measure,
-)
-from shiftproof.training.progress import Style
 from shiftproof.training.run import Run
 from shiftproof.training.steps import Compile
 

@@ -10,7 +10,7 @@
 """
 
 from shiftproof.robustness.attacks import named as named  # registers the injection attacks
-from shiftproof.robustness.attacks.asking import Attack, attack, build_attack
+from shiftproof.robustness.attacks.attacking import Attack, attack, build_attack
 from shiftproof.robustness.attacks.choices import RandomEdges, VulnerableEdges
 from shiftproof.robustness.attacks.layered import LayeredEdges
 from shiftproof.robustness.attacks.optimised import AdaptiveEdges, FlippedEdges

@@ -16,7 +16,7 @@ from shiftproof.data.nodes import NodeGraph
 from shiftproof.errors import ShiftproofError
 from shiftproof.registry import parse_name
 from shiftproof.robustness.adjacency import Adjacency
-from shiftproof.robustness.attacks.asking import Attack, attack
+from shiftproof.robustness.attacks.attacking import Attack, attack
 from shiftproof.robustness.attacks.situation import default_surrogate
 from shiftproof.robustness.budget import Budget
 from shiftproof.robustness.targets import check_targets

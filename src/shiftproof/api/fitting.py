@@ -1,0 +1,246 @@
+"""Fit and predict, each in one call: names, presets and settings put together."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from shiftproof.data.dataset import Dataset, Split
+from shiftproof.data.readers.loading import load_samples
+from shiftproof.errors import ShiftproofError, TrainingDiverged, unknown
+from shiftproof.methods.base import DataShape, Method, Network, input_of
+from shiftproof.presets import preset_for
+from shiftproof.registry import Entry, fitting_options, methods, options_of, require_choices
+from shiftproof.runtime.progress import Style
+from shiftproof.training.balance import Balance, balance_named, described
+from shiftproof.training.loop import Loop
+from shiftproof.training.run import Run
+from shiftproof.training.seed_stack import fit_together
+from shiftproof.training.steps import Compile
+from shiftproof.training.trainer import Trainer
+
+_OF_RUN = ("out", "resume", "device", "compile", "deterministic", "progress")
+_NOT_SETTINGS = {"balance", "seed", "network", *_OF_RUN}
+
+
+def fit(
+    method: str | type[Method] | Method,
+    data: Any,
+    *,
+    seed: int = 0,
+    out: str | Path | None = None,
+    resume: bool = False,
+    device: str = "auto",
+    compile: Compile = False,
+    deterministic: bool = False,
+    balance: Balance | str | None = None,
+    network: Network | nn.Module | None = None,
+    progress: Style = "none",
+    **settings: Any,
+) -> Run:
+    """Train a method on a data set and return its `Run`.
+
+    `method` is a registered name, a `Method` class, a built `Method`, or "auto", which tries a few on a small budget
+    (see `shiftproof.api.choosing`; why it took the one it did stands in `run.timing["chosen"]`); `data` is whatever
+    `load` takes. `settings` are options of the method (`penalty=100`), of the network (`hidden=64`) and of training
+    (`epochs=50`, `lr=1e-2`); the data set's preset fills in the rest and an unknown name is an error. `protocol`
+    ("ciga", "gala", ...) takes the preset of that chapter where several train on the same data. `network` brings a
+    featurizer of your own.
+    `balance` says how the loss terms become one gradient: "weighted" (the default) or "pair", whose options are
+    settings too, or a `Balance` of your own.
+    """
+    dataset = (data if isinstance(data, Dataset) else load_samples(data)).check()
+    if isinstance(method, str) and method == "auto":
+        from shiftproof.api.choosing import fit_auto
+
+        if network is not None or balance is not None:
+            raise ShiftproofError("'auto' chooses among the library's methods; name one to bring a network or balance")
+        more = {"compile": compile, "deterministic": deterministic, "progress": progress}
+        return fit_auto(dataset, seed=seed, device=device, out=out, resume=resume, **more, **settings)
+    more = {"out": out, "resume": resume, "device": device, "compile": compile, "deterministic": deterministic}
+    loop = loop_for(method, dataset, seed=seed, balance=balance, network=network, progress=progress, **more, **settings)
+    return loop.finished() or loop.run()
+
+
+def fit_seeds(
+    method: str | type[Method],
+    data: Any,
+    *,
+    seeds: Sequence[int],
+    out: str | Path | None = None,
+    **settings: Any,
+) -> list[Run]:
+    """Train a method once for each seed, all of them in the same steps, and return their runs.
+
+    On a GPU (give `compile=True`) small networks are trained several times faster than one after another; the random
+    numbers of a run are others than `fit` would draw, so the results are those of other draws. `settings` are those of
+    `fit`; run `s` lies in `out/seed-s`. A method that cannot be trained so (see `CannotStack`) is an error;
+    `fit` trains it.
+    """
+    if len(set(seeds)) < len(seeds) or not seeds:
+        raise ShiftproofError(f"'seeds' are different numbers, at least one, not {list(seeds)}")
+    if isinstance(method, Method) or isinstance(settings.get("network"), nn.Module):
+        raise ShiftproofError("a method or network that is built already would be the same for all seeds; name it")
+    if method == "auto":
+        raise ShiftproofError("'auto' chooses for a single run; name a method to train several seeds of")
+    dataset = (data if isinstance(data, Dataset) else load_samples(data)).check()
+    places = {seed: None if out is None else Path(out) / f"seed-{seed}" for seed in seeds}
+    loops = [loop_for(method, dataset, seed=seed, out=places[seed], **settings) for seed in seeds]
+    runs = fit_together(loops)
+    for run in runs:
+        if isinstance(run, TrainingDiverged):
+            raise run
+    return runs  # type: ignore[return-value] - none of them diverged
+
+
+def loop_for(
+    method: str | type[Method] | Method,
+    dataset: Dataset,
+    *,
+    seed: int,
+    balance: Balance | str | None = None,
+    network: Network | nn.Module | None = None,
+    **settings: Any,
+) -> Loop:
+    """The run that `fit` would train with all these, before its first step."""
+    of_run = {key: settings.pop(key) for key in _OF_RUN if key in settings}
+    if of_run.get("out") is not None:
+        of_run["out"] = Path(of_run["out"])
+    own_balance = None if isinstance(balance, str) else balance
+    named = {"balance": balance} if isinstance(balance, str) else {}
+    plan = Plan.make(method, dataset, {**settings, **named}, own_network=network is not None)
+    if isinstance(method, Method) and network is not None:
+        raise ShiftproofError("a method that is built already has its network; leave 'network' out")
+    dataset = plan.make_method.arrange(dataset, seed)
+    torch.manual_seed(seed)
+    built = method if isinstance(method, Method) else plan.build(network)
+    trainer = Trainer(
+        **plan.training,
+        balance=own_balance if own_balance is not None else plan.balance(),
+        seed=seed,
+        **of_run,
+    )
+    return Loop(trainer, built, dataset, plan.config(own_balance))
+
+
+def predict(run: Run | str | Path, data: Any, *, split: str = "test") -> Tensor:
+    """The logits of a run on new data: a split, a data set (its `split`), or whatever `load` takes."""
+    run = run if isinstance(run, Run) else Run.load(run)
+    samples = data if isinstance(data, Split) else load_samples(data)[split]
+    shape = run.method.shape
+    kind, in_shape, edge_dim = input_of(samples)
+    if kind != shape.kind or in_shape != shape.in_shape:
+        raise ShiftproofError(
+            f"the run was trained on {shape.kind} with features {shape.in_shape}, not {kind} with {in_shape}"
+        )
+    if shape.edge_dim is not None and edge_dim != shape.edge_dim:
+        raise ShiftproofError(f"the run was trained with {shape.edge_dim} edge features, these graphs have {edge_dim}")
+    return run.predict(samples)
+
+
+class Plan:
+    """The settings of one run, sorted by whom they concern."""
+
+    def __init__(self, name: str, dataset: Dataset, registered: bool) -> None:
+        self.name, self.dataset, self.registered = name, dataset, registered
+        self.options: dict[str, Any] = {}
+        self.network: dict[str, Any] | None = None
+        self.training: dict[str, Any] = {}
+        self.weighting: dict[str, Any] = {}
+        self.balance_name = "weighted"
+        self.make_method: Any = None
+
+    @classmethod
+    def make(
+        cls,
+        method: str | type[Method] | Method,
+        dataset: Dataset,
+        settings: Mapping[str, Any],
+        *,
+        own_network: bool = False,
+    ) -> Plan:
+        """Sort the preset's settings and the user's; a name nobody knows is an error with the nearest one suggested."""
+        settings = dict(settings)
+        protocol = settings.pop("protocol", None)
+        built = isinstance(method, Method)
+        if isinstance(method, str):
+            entry, registered = methods[method], True
+        else:
+            maker = type(method) if isinstance(method, Method) else method
+            entry = next((entry for entry in methods if entry.make is maker), None)
+            registered = entry is not None
+            entry = entry or Entry(maker.__name__, maker)
+        name, maker = entry.name, entry.make
+        if entry.tags and "graphs" not in entry.tags and dataset.is_graph:
+            raise ShiftproofError(f"method '{name}' works on plain tensors, and '{dataset.name}' holds graphs")
+        if entry.tags and "tensors" not in entry.tags and not dataset.is_graph:
+            raise ShiftproofError(f"method '{name}' works on graphs, and '{dataset.name}' holds plain tensors")
+        plan = cls(name, dataset, registered and not built)
+        plan.make_method = maker
+        plan.balance_name = str(settings.pop("balance", plan.balance_name))
+        groups = accepted_settings(maker, plan.balance_name)
+        if built:
+            groups["method"] = {}
+        if built or own_network:
+            groups["network"] = {}
+        everything = {key: parameter for group in groups.values() for key, parameter in group.items()}
+        for key in settings:
+            if key not in everything:
+                raise unknown("setting", key, everything, f"'{name}' on '{dataset.name}'")
+        preset = preset_for(dataset, protocol).settings(name, plan.balance_name)
+        preset = {k: v for k, v in preset.items() if k in everything}
+        chosen = fitting_options({**preset, **settings}, everything, f"'{name}'")
+        require_choices(chosen, everything, f"'{name}'")
+        pick = {group: {k: v for k, v in chosen.items() if k in keys} for group, keys in groups.items()}
+        plan.options, plan.training, plan.weighting = pick["method"], pick["training"], pick["weighting"]
+        plan.network = None if own_network or built else pick["network"]
+        return plan
+
+    def build(self, network: Network | nn.Module | None) -> Method:
+        """The untrained method."""
+        options = dict(self.options)
+        if "network" in inspect.signature(self.make_method).parameters:
+            options["network"] = network if network is not None else Network(**(self.network or {}))
+            if isinstance(options["network"], Network):
+                self.network = {f.name: getattr(options["network"], f.name) for f in fields(Network)}
+        return self.make_method(DataShape.of(self.dataset), **options)
+
+    def balance(self) -> Balance:
+        """The named balance with its settings."""
+        return balance_named(self.balance_name)(**self.weighting)
+
+    def config(self, balance: Balance | None) -> dict[str, Any]:
+        """What is written beside the run, enough to build the method again; a balance of one's own with its options."""
+        name = {} if self.balance_name == "weighted" else {"balance": self.balance_name}
+        weighting = {**name, **_lists(self.weighting)} if balance is None else described(balance)
+        return {
+            "data": self.dataset.spec,
+            "method": self.name,
+            "own_method": not self.registered,
+            "own_network": self.network is None,
+            "options": _lists(self.options),
+            "network": None if self.network is None else _lists(self.network),
+            "training": dict(weighting),
+            **({"reading": dict(self.dataset.reading)} if self.dataset.reading else {}),
+        }
+
+
+def accepted_settings(maker: Any, balance: str = "weighted") -> dict[str, dict[str, inspect.Parameter]]:
+    """Every setting a user may give for a method and a balance, by whom it concerns."""
+    method = options_of(maker)
+    return {
+        "method": {n: p for n, p in method.items() if n not in _NOT_SETTINGS},
+        "network": options_of(Network) if "network" in method else {},
+        "training": {n: p for n, p in options_of(Trainer).items() if n not in _NOT_SETTINGS},
+        "weighting": options_of(balance_named(balance)),
+    }
+
+
+def _lists(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}

@@ -1,0 +1,184 @@
+"""`shiftproof fit`: methods trained on a data set."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import deque
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from shiftproof.cli.options import (
+    By,
+    Compile,
+    Data,
+    Device,
+    Env,
+    Fuse,
+    How,
+    Json,
+    Label,
+    Sets,
+    Smiles,
+    Stack,
+    Workers,
+    app,
+    command_line,
+)
+from shiftproof.cli.printing import print_rows
+from shiftproof.errors import ShiftproofError
+
+
+@app.command()
+def fit(
+    data: Data,
+    method: Annotated[
+        list[str] | None,
+        typer.Option("--method", "-m", help="A method; may be repeated. Left out: a few are tried and one is chosen."),
+    ] = None,
+    smiles: Smiles = None,
+    label: Label = None,
+    env: Env = None,
+    split: How = None,
+    by: By = None,
+    out: Annotated[Path, typer.Option(help="Folder for the runs.")] = Path("runs"),
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds to train.")] = 1,
+    first_seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
+    settings: Sets = None,
+    grid: Annotated[
+        list[str] | None, typer.Option("--grid", metavar="KEY=A,B,C", help="Values to try; may be repeated.")
+    ] = None,
+    balance: Annotated[
+        str | None, typer.Option(help="How loss terms become one gradient: weighted (the default) or pair.")
+    ] = None,
+    group: Annotated[str | None, typer.Option(help="The column that is the environment.")] = None,
+    workers: Workers = 1,
+    stack: Stack = 1,
+    resume: Annotated[bool, typer.Option("--resume", help="Keep finished runs, go on with killed ones.")] = False,
+    compile_: Compile = False,
+    fuse: Fuse = False,
+    device: Device = "auto",
+    metric: Annotated[
+        str | None, typer.Option(help="What to report instead of the data set's metric (accuracy, mcc, ...).")
+    ] = None,
+    table: Annotated[Path | None, typer.Option(help="Also write the results table to this file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Train methods on a data set and report how they do where the data moved."""
+    from shiftproof.presets import preset_for
+    from shiftproof.registry import methods, parse_options, split_outside
+    from shiftproof.runtime.files import write_json
+    from shiftproof.sweeps import Job, expand_grid, results_table, rows_of, run_jobs
+
+    common: dict[str, Any] = {} if balance is None else {"balance": balance}
+    common |= parse_options(settings or [], where="--set")
+    data = _own_table(data, smiles, label, env, split, by)
+    for name in method or []:
+        if name != "auto":
+            methods[name]
+    dataset = _look_at(data, group, out, as_json)
+    if dataset.reading and not as_json and "protocol" not in common:
+        print(f"settings: {preset_for(dataset).described(common)}", file=sys.stderr)
+    if not method or "auto" in method:
+        chosen = _choose(dataset, first_seed, device, common, out, as_json)
+        method = [chosen if name == "auto" else name for name in method or ["auto"]]
+    variants = expand_grid({k: split_outside(v) for k, v in parse_options(grid or [], where="--grid").items()})
+    grouping = {} if group is None else {"group": group}
+    compiled = "fused" if fuse else compile_
+    jobs = [
+        Job(
+            data=data,
+            method=name,
+            seed=seed,
+            out=out / _folder(name, variant) / f"seed-{seed}",
+            settings={**common, **variant, **grouping},
+            variant={**common, **variant, **grouping, **({"compile": compiled} if compiled else {})},
+            resume=resume,
+            device=device,
+            compile=compiled,
+        )
+        for name in dict.fromkeys(method)
+        for variant in variants
+        for seed in range(first_seed, first_seed + seeds)
+    ]
+    _check_before_training(jobs, metric)
+    deque(run_jobs(jobs, workers=workers, stack=stack, style="none" if as_json else "auto"), maxlen=0)
+    rows = rows_of(jobs, metric)
+    if table is not None:
+        write_json(table, results_table(table.stem, command_line(), rows))
+    if as_json:
+        print(json.dumps(rows, indent=1))
+        return
+    print_rows(rows)
+    if any(row["mean"] is None for row in rows):
+        print("undefined: the measure has no value, as where all test samples are of one class; --metric names another")
+    print(f"runs in {out}; a page of them: shiftproof report {out}")
+
+
+def _own_table(data: str, smiles: str | None, label: list[str] | None, env: Any, split: Any, by: Any) -> str:
+    """The data with what was said of its columns, as one text."""
+    from shiftproof.data.readers.tables import with_options
+
+    return with_options(data, {"smiles": smiles, "label": label or None, "env": env, "split": split, "by": by})
+
+
+def _look_at(data: str, group: str | None, out: Path, quiet: bool) -> Any:
+    """The data set, read with a progress bar; what was left out of a table of the user's own is said and written."""
+    from shiftproof.api.predicting import write_rejected
+    from shiftproof.runtime.files import require_folder
+    from shiftproof.runtime.progress import progress
+    from shiftproof.runtime.progress_hook import shown_by
+    from shiftproof.sweeps import Job
+    from shiftproof.sweeps.jobs import load_for
+
+    grouping = {} if group is None else {"group": group}
+    require_folder(out)
+    with shown_by(lambda title, total: progress(title, total, "none" if quiet else "auto")):
+        dataset = load_for(Job(data=data, method="erm", seed=0, out=out, settings=grouping))
+    if dataset.rejected:
+        write_rejected(out / "rejected.csv", dataset.rejected)
+    for note in dataset.notes:
+        more = f"; see {out / 'rejected.csv'}" if dataset.rejected and "left out" in note else ""
+        print(f"note: {note}{more}", file=sys.stderr)
+    return dataset
+
+
+def _choose(dataset: Any, seed: int, device: str, settings: dict[str, Any], out: Path, quiet: bool) -> str:
+    """The method that `auto` takes, said and written to auto.json."""
+    from shiftproof.api.choosing import budget_of, candidates_for, choose
+    from shiftproof.runtime.files import write_json
+
+    asked = {"data": dataset.spec, "seed": seed, "settings": settings}
+    if (out / "auto.json").exists():
+        kept = json.loads((out / "auto.json").read_text())
+        if isinstance(kept, dict) and "method" in kept and kept.get("asked") == asked:
+            print(f"auto chose {kept.get('reason')}", file=sys.stderr)
+            return str(kept["method"])
+    if not quiet:
+        print(f"auto tries {', '.join(candidates_for(dataset))}: {budget_of(settings)} each", file=sys.stderr)
+    found = choose(dataset, seed=seed, device=device, progress="none" if quiet else "auto", settings=settings)
+    write_json(out / "auto.json", {**found.to_json(), "asked": asked})
+    print(f"auto chose {found.reason}", file=sys.stderr)
+    return found.method
+
+
+def _folder(method: str, variant: dict[str, Any]) -> str:
+    return "_".join([method, *(f"{key}-{value}" for key, value in variant.items())])
+
+
+def _check_before_training(jobs: list[Any], metric: str | None) -> None:
+    """Find a misspelt setting or metric or a taken folder before the first run, not after an hour of training."""
+    from shiftproof.api.fitting import Plan
+    from shiftproof.statistics.metrics import require_measure
+    from shiftproof.sweeps.jobs import load_for
+    from shiftproof.training.run import CONFIG
+
+    dataset = load_for(jobs[0])
+    if metric not in (None, "edge_auc", "edge_precision"):  # these two come from explanations, not predictions
+        require_measure(metric, dataset.task)
+    for job in jobs:
+        Plan.make(job.method, dataset, {k: v for k, v in job.settings.items() if k != "group"})
+        if not job.resume and (job.out / CONFIG).exists():
+            raise ShiftproofError(f"{job.out} already holds a run; give --resume to keep it or another --out")

@@ -1,0 +1,251 @@
+"""One way in: a name, a path, PyG graphs or a `Dataset` become a checked `Dataset`, or a `NodeGraph`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from shiftproof.data.dataset import Dataset, Task
+from shiftproof.data.graphs import GraphSet
+from shiftproof.data.nodes import NodeGraph
+from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.registry import datasets, fitting_options, parse_name
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+_PICKLES = (".pt", ".pth", ".pkl", ".pickle")
+_DATA_FILES = (".csv", ".tsv", ".npz", ".npy", ".json", ".txt", ".zip", ".gz", ".xz", ".parquet", ".safetensors")
+
+
+def load(source: Any, /, *, group: str | None = None, **options: Any) -> Any:
+    """The data set that `source` stands for, looked through for values that cannot be right.
+
+    It is a `Dataset`, or a `NodeGraph` for the names and files that hold one graph whose nodes are classified
+    (`load_samples` and `load_nodes` promise the one and the other).
+
+    `source` is a registered name (`"spmotif-struc"`, options as keywords or in the text:
+    `"spmotif-struc:bias=0.9"`), a table of your own (`"assays.csv", smiles="smiles", label="active"`), an npz or
+    safetensors file, a folder (written by `save_dataset`, of TU files, of images in `domain/class`), a `Dataset`, a
+    list of PyG or NetworkX graphs or an `InMemoryDataset` (split at random: `split=(0.8, 0.1, 0.1), seed=0`), or a dict
+    of such lists, one for each split. `group` names the column that is taken as the environment in every split
+    (`"spmotif-struc:group=base"` in text).
+    """
+    if isinstance(source, (str, Path)):
+        data = _from_text(str(source), options)
+    elif isinstance(source, (Dataset, NodeGraph)):
+        _no_options(options, f"a {type(source).__name__}")
+        data = source
+    elif isinstance(source, Mapping):
+        data = _call(from_splits, source, options, owner="a dict of graphs")
+    elif isinstance(source, Iterable):
+        data = _call(from_graphs, source, options, owner="a list of graphs")
+    else:
+        raise ShiftproofError(
+            f"load takes a name, a path, a Dataset, PyG graphs or a dict of them, not {type(source).__name__}"
+        )
+    if group is not None:
+        data = _grouped(data, group)
+    return data.check()
+
+
+def load_samples(source: Any, /, *, group: str | None = None, **options: Any) -> Dataset:
+    """What `load` gives where it is a data set of graphs or samples; a single node graph is an error."""
+    data = load(source, group=group, **options)
+    if isinstance(data, NodeGraph):
+        raise ShiftproofError(
+            f"'{data.name}' is one graph whose nodes are classified, not a set of graphs or samples; "
+            "`shiftproof attack` and `shiftproof audit` take it"
+        )
+    return data
+
+
+def load_nodes(source: Any, /, **options: Any) -> NodeGraph:
+    """What `load` gives where it is one graph whose nodes are classified; PyG's `Data` is taken too."""
+    if hasattr(source, "edge_index") and hasattr(source, "to_dict"):
+        return _call(NodeGraph.from_pyg, source, options, owner="a PyG graph")
+    data = load(source, **options)
+    if not isinstance(data, NodeGraph):
+        raise ShiftproofError(f"'{data.name}' is a set of graphs or samples, not one graph whose nodes are classified")
+    return data
+
+
+def _grouped(data: Dataset | NodeGraph, group: str) -> Dataset:
+    if isinstance(data, NodeGraph):
+        raise ShiftproofError(f"the nodes of '{data.name}' have no environments: leave 'group' out")
+    return data.group_by(group)
+
+
+def from_graphs(
+    graphs: Sequence[Data],
+    split: tuple[float, ...] = (0.8, 0.1, 0.1),
+    seed: int = 0,
+    task: Task | None = None,
+    num_classes: int | None = None,
+    metric: str | None = None,
+    name: str = "graphs",
+) -> Dataset:
+    """PyG graphs as a data set, split at random into train, val and test of the given shares.
+
+    What is to be predicted follows from the labels unless `task` and `num_classes` say it: whole numbers are classes,
+    0.0 and 1.0 a binary label, several columns of 0, 1 and NaN many labels, anything else a number to regress.
+    """
+    everything = _packed(graphs, name)
+    if len(split) != 3 or min(split) < 0 or split[0] <= 0 or abs(sum(split) - 1) > 1e-6:
+        raise ShiftproofError(f"option 'split' holds the shares of train, val and test, which sum to 1; not {split}")
+    order = torch.randperm(len(everything), generator=torch.Generator().manual_seed(seed))
+    val_size, test_size = (int(share * len(everything)) for share in split[1:])
+    train_size = len(everything) - val_size - test_size
+    if train_size == 0:
+        raise ShiftproofError(f"{name}: there is no graph to train on")
+    parts = dict(zip(("train", "val", "test"), order.split([train_size, val_size, test_size]), strict=True))
+    splits = {part: everything[rows] for part, rows in parts.items() if len(rows)}
+    return _described(splits, task, num_classes, metric, name)
+
+
+def from_splits(
+    graphs: Mapping[str, Sequence[Data]],
+    task: Task | None = None,
+    num_classes: int | None = None,
+    metric: str | None = None,
+    name: str = "graphs",
+) -> Dataset:
+    """PyG graphs that come in named splits as a data set; the task follows from the labels unless it is given."""
+    splits = {part: _packed(some, f"{name}, split '{part}'") for part, some in graphs.items()}
+    return _described(splits, task, num_classes, metric, name)
+
+
+def _packed(graphs: Any, where: str) -> GraphSet:
+    """PyG or NetworkX graphs, packed."""
+    from shiftproof.data.readers.networkx_graphs import from_networkx, is_networkx
+
+    if isinstance(graphs, Sequence) and len(graphs) and is_networkx(graphs[0]):
+        return from_networkx(graphs, where=where)
+    return GraphSet.from_pyg(graphs, where=where)
+
+
+def named_options(
+    make: Callable[..., Any], given: Mapping[str, Any], *, always: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """The options worth naming in a data set's `spec`: those unlike the default of `make`, and the ones of `always`."""
+    defaults = {name: parameter.default for name, parameter in inspect.signature(make).parameters.items()}
+    return {name: value for name, value in given.items() if name in always or value != defaults[name]}
+
+
+def _from_text(text: str, options: Mapping[str, Any]) -> Dataset | NodeGraph:
+    name = text.partition(":")[0]
+    if name in datasets and not name.startswith("."):
+        entry = datasets[name]
+        chosen = {**parse_name(text)[1], **options}
+        group = chosen.pop("group", None)
+        data = entry.make(**fitting_options(chosen, entry.options, f"data set '{name}'"))
+        return data if group is None else _grouped(data, group)
+    path = Path(text).expanduser()
+    if not path.exists() and name != text and Path(name).expanduser().exists():
+        options = {**parse_name(text)[1], **options}
+        path = Path(name).expanduser()
+    if path.exists():
+        return _from_path(path, options)
+    ending = _ending(Path(name))
+    if "/" in name or "\\" in name or ending in (*_PICKLES, *_DATA_FILES) or ending in datasets:
+        raise ShiftproofError(f"there is no file or folder '{path}', and no data set of that name")
+    raise unknown(datasets.kind, name, (entry.name for entry in datasets if not entry.name.startswith(".")))
+
+
+def _from_path(path: Path, options: Mapping[str, Any]) -> Dataset | NodeGraph:
+    if path.is_dir():
+        return _from_folder(path, options)
+    ending = _ending(path)
+    if ending in _PICKLES:
+        raise ShiftproofError(
+            f"{path} is a pickle, which can run any program when it is opened, and is not read; "
+            f"load it yourself and pass the list of graphs"
+        )
+    # a reader of files is registered under the ending it reads, a leading dot before it
+    if ending in datasets:
+        entry = datasets[ending]
+        return entry.make(path, **fitting_options(options, entry.options, f"{ending} files"))
+    kinds = [entry.name for entry in datasets if entry.name.startswith(".")]
+    listed = f" and files ending in {', '.join(kinds)}" if kinds else ""
+    raise ShiftproofError(f"{path} is not of a kind that is read: folders written by save_dataset{listed}")
+
+
+def _from_folder(path: Path, options: Mapping[str, Any]) -> Dataset:
+    """A folder written by `save_dataset`, the text files of a TU data set, or images in `domain/class`."""
+    from shiftproof.data.readers.image_folders import holds_images, image_folder
+    from shiftproof.data.readers.storage import INDEX_FILE, load_dataset
+    from shiftproof.data.readers.tu import tu_folder
+
+    if not (path / INDEX_FILE).exists():
+        if next(path.rglob("*_A.txt"), None) is not None:
+            return _call(tu_folder, path, options, owner=f"the TU files in {path}")
+        if holds_images(path):
+            return _call(image_folder, path, options, owner=f"the images in {path}")
+        raise ShiftproofError(
+            f"{path} holds no data set: there is no {INDEX_FILE} in it, no TU file ending in _A.txt, and no image in "
+            f"folders domain/class"
+        )
+    _no_options(options, f"the folder {path}")
+    return load_dataset(path)
+
+
+def _ending(path: Path) -> str:
+    """`.csv` for `assays.csv` and for `assays.csv.gz`."""
+    endings = [ending.lower() for ending in path.suffixes]
+    if len(endings) > 1 and endings[-1] in (".gz", ".xz"):
+        return endings[-2]
+    return endings[-1] if endings else ""
+
+
+def _call(make: Callable[..., Any], source: Any, options: Mapping[str, Any], owner: str) -> Any:
+    accepted = {n: p for n, p in inspect.signature(make).parameters.items() if p.default is not p.empty}
+    return make(source, **fitting_options(options, accepted, owner))
+
+
+def _no_options(options: Mapping[str, Any], owner: str) -> None:
+    if options:
+        raise ShiftproofError(f"{owner} takes no option '{next(iter(options))}', only 'group'")
+
+
+def _described(
+    splits: dict[str, GraphSet], task: Task | None, num_classes: int | None, metric: str | None, name: str
+) -> Dataset:
+    """The splits with their task, read off the labels where it is not given."""
+    labelled: dict[str, Tensor] = {}
+    for part, graphs in splits.items():
+        if graphs.y is None:
+            raise ShiftproofError(f"{name}, split '{part}' has no labels 'y'")
+        labelled[part] = graphs.y[:, 0] if graphs.y.ndim == 2 and graphs.y.shape[1] == 1 else graphs.y
+    if len({y.shape[1:] for y in labelled.values()}) > 1:
+        raise ShiftproofError(f"{name}: the labels have different numbers of columns in different splits")
+    labels = torch.cat(list(labelled.values()))
+    task = task or infer_task(labels)
+    if task == "binary":
+        labelled = {part: y.float() for part, y in labelled.items()}
+    if task == "multiclass" and labels.is_floating_point() and bool((labels == labels.round()).all()):
+        labelled = {part: y.long() for part, y in labelled.items()}
+    splits = {part: replace(graphs, y=labelled[part]) for part, graphs in splits.items()}
+    if num_classes is None:
+        columns = labels.shape[1] if labels.ndim == 2 else 1
+        found = int(labels.max()) + 1 if task == "multiclass" and len(labels) else 2
+        num_classes = {"multiclass": max(found, 2), "binary": 2}.get(task, columns)
+    if metric is None:
+        metric = {"multilabel": "roc_auc", "regression": "mse"}.get(task, "accuracy")
+    return Dataset(splits, name=name, task=task, metric=metric, num_classes=num_classes, provenance="given by the user")
+
+
+def infer_task(labels: Tensor) -> Task:
+    """What labels of this kind are for: "multiclass", "binary", "multilabel" or "regression"."""
+    known = labels[~labels.isnan()] if labels.is_floating_point() else labels
+    only_bits = bool(((known == 0) | (known == 1)).all())
+    if labels.ndim == 2:
+        return "multilabel" if only_bits else "regression"
+    if not labels.is_floating_point():
+        return "multiclass"
+    return "binary" if only_bits else "regression"

@@ -1,0 +1,80 @@
+"""CSV, TSV and Parquet files as data sets: molecules where there are SMILES, plain features elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from shiftproof.data.dataset import Dataset, Split
+from shiftproof.data.readers.featurising import MOST_ATOMS
+from shiftproof.data.readers.molecule_tables import molecule_table, new_molecules
+from shiftproof.data.readers.tables import TABLES, Table, read_table
+from shiftproof.data.readers.tabular import feature_table, new_rows
+from shiftproof.errors import ShiftproofError
+from shiftproof.registry import register
+
+USUAL_SMILES = ("smiles", "SMILES", "Smiles", "canonical_smiles")
+
+
+def read_samples(
+    path: str | Path,
+    smiles: str | None = None,
+    label: str | tuple[str, ...] | None = None,
+    env: str | None = None,
+    split: str | None = None,
+    by: str | None = None,
+    test: str | None = None,
+    task: str | None = None,
+    features: str = "drugood",
+    seed: int = 0,
+    strict: bool = True,
+    max_atoms: int = MOST_ATOMS,
+) -> Dataset:
+    """A CSV, TSV or Parquet file: molecules (see `molecule_table`) where a column holds SMILES, else plain features.
+
+    `smiles` names that column; left out, a column called smiles is taken, and where there is none every column is a
+    feature (see `feature_table`).
+    """
+    if smiles is None:
+        names = read_table(path).names
+        smiles = next((name for name in USUAL_SMILES if name in names), None)
+    if smiles is None:
+        return feature_table(path, label=label, env=env, split=split, by=by, test=test, task=task, seed=seed)
+    if test is not None:
+        raise ShiftproofError("molecules take no option 'test'; split='column' with by=... holds whole groups out")
+    return molecule_table(
+        path,
+        smiles=smiles,
+        label=label,
+        env=env,
+        split=split or "scaffold",  # type: ignore[arg-type]
+        by=by,
+        task=task,
+        features=features,  # type: ignore[arg-type]
+        seed=seed,
+        strict=strict,
+        max_atoms=max_atoms,
+    )
+
+
+for _ending in TABLES:
+    register(_ending, "datasets", tags=("files", "molecules", "environments"))(read_samples)
+
+
+def is_table(source: Any) -> bool:
+    """Whether a text or path names an existing table file."""
+    if not isinstance(source, (str, Path)):
+        return False
+    path = Path(source)
+    endings = [ending.lower() for ending in path.suffixes]
+    packed = len(endings) > 1 and endings[-1] in (".gz", ".xz")
+    return path.is_file() and bool(endings) and (endings[-2] if packed else endings[-1]) in TABLES
+
+
+def read_like(reading: Mapping[str, Any], path: str | Path) -> tuple[Split, Table, tuple[tuple[int, str, str], ...]]:
+    """All rows of a new table, read as the data of a run were: samples, the table, and the rows left out."""
+    try:
+        return (new_molecules if reading["kind"] == "molecules" else new_rows)(path, reading)
+    except KeyError as problem:
+        raise ShiftproofError(f"the run does not say how its table was read: {problem} is missing") from None

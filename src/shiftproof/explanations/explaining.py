@@ -1,0 +1,88 @@
+"""Asking a trained model for its reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from shiftproof.data.dataset import Dataset, Split, Task
+from shiftproof.data.graphs import GraphSet
+from shiftproof.data.readers.loading import load_samples
+from shiftproof.errors import ShiftproofError
+from shiftproof.explanations.algorithms.explainers import OWN, explain_by
+from shiftproof.methods.base import Method
+from shiftproof.methods.explanation import Explanation
+from shiftproof.methods.weighted import as_weighted
+from shiftproof.training.run import Run
+
+
+def explain(
+    model: Any,
+    data: Any,
+    *,
+    split: str = "test",
+    by: Any = None,
+    task: Task | None = None,
+    **options: Any,
+) -> Explanation:
+    """The scores of the edges of some graphs: how much each decided the prediction.
+
+    `model` is a run (or its folder), a method, a PyG module of your own or any function of
+    (x, edge_index, edge_weight, batch, edge_attr); `data` is a set of graphs, a list of PyG graphs or whatever `load`
+    takes, of which `split` is explained.
+
+    `by` says how. "own" asks the method itself; "gnnexplainer", "pgexplainer", "graphmask", "gradient", "occlusion" and
+    "influence" look at any model from outside, as does an explainer of PyG (`GNNExplainer(epochs=200)`). Left out, it
+    is "own" for methods that give reasons, "gnnexplainer" for other models whose edges can be weighted, "occlusion" for
+    all others. `options` are those of the explainer (`steps=200`). `task` names what logits of a model of your own
+    mean; several columns are taken for classes and one for a binary label.
+    """
+    model = as_model(model)
+    graphs = graphs_of(data, split)
+    method = model.method if isinstance(model, Run) else model
+    ask: Any = getattr(method, "explain", None) if isinstance(method, Method) else None
+    if isinstance(method, Method):
+        _require_fitting(method, graphs)
+    if by is None:
+        by = OWN if ask is not None else "gnnexplainer" if as_weighted(method).takes_weights else "occlusion"
+    known = method.shape.task if isinstance(method, Method) else task
+    if by != OWN:
+        return replace(explain_by(method, graphs, by, options, task), task=known)
+    if ask is None:
+        name = model.name if isinstance(model, Run) else type(method).__name__
+        raise ShiftproofError(f"'{name}' gives no reasons of its own; by='gnnexplainer' or by='occlusion' finds some")
+    if options:
+        raise ShiftproofError(f"a method's own reasons take no option '{next(iter(options))}'")
+    return replace(ask(graphs.to(next(method.parameters()).device).whole()), task=known)
+
+
+def as_model(model: Any) -> Any:
+    """A run for a folder; anything else as it is."""
+    return Run.load(model) if isinstance(model, (str, Path)) else model
+
+
+def graphs_of(data: Any, split: str = "test") -> GraphSet:
+    """The graphs to be explained: a set, a split of a data set, or PyG's (a list or data set), which are all taken."""
+    if not isinstance(data, (Split, Dataset, str, Path)) and _is_list(data):
+        return GraphSet.from_pyg(cast(Sequence[Any], data))
+    graphs = data if isinstance(data, Split) else (data if isinstance(data, Dataset) else load_samples(data))[split]
+    if not isinstance(graphs, GraphSet):
+        raise ShiftproofError("reasons are given for graphs; this data set holds plain tensors")
+    return graphs
+
+
+def _is_list(data: Any) -> bool:
+    """Whether these are several graphs of PyG, which is loaded only to find out."""
+    from torch_geometric.data import Dataset as PyGDataset
+
+    return isinstance(data, (Sequence, PyGDataset))
+
+
+def _require_fitting(method: Method, graphs: GraphSet) -> None:
+    if method.shape.kind != "graphs":
+        raise ShiftproofError("reasons are given for graphs; this run was trained on plain tensors")
+    wanted = method.shape.in_shape[0]
+    if graphs.num_features != wanted:
+        raise ShiftproofError(f"the run was trained on {wanted} node features, these graphs have {graphs.num_features}")

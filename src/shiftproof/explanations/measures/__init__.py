@@ -1,0 +1,1 @@
+"""How good an explanation is: against known truth, against the model, and over seeds."""

@@ -1,0 +1,1 @@
+"""What is learned, computed: the exact dynamics of a linear network (`population`) and the CNN they describe."""

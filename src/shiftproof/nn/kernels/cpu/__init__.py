@@ -1,0 +1,1 @@
+"""Message sums, statistics, norms and dropout as loops that Numba compiles, for a CPU."""

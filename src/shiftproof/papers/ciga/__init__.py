@@ -1,0 +1,1 @@
+"""CIGA: the invariant subgraph: tables, analyses, claims and printed figures."""

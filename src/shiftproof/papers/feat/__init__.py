@@ -1,0 +1,1 @@
+"""FeAT: rich features before invariance: tables, analyses, claims and printed figures."""

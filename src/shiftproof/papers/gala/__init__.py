@@ -1,0 +1,1 @@
+"""GALA: invariance where the shortcut is stronger: tables, analyses, claims and printed figures."""

@@ -1,0 +1,1 @@
+"""GMT: faithful explanations: tables, analyses, claims and printed figures."""

@@ -1,0 +1,1 @@
+"""HAO: attacks that stay unnoticeable: tables, analyses, claims and printed figures."""

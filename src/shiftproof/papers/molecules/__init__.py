@@ -1,0 +1,1 @@
+"""Tables of molecules of one's own: tables, analyses, claims and printed figures."""

@@ -1,0 +1,1 @@
+"""PAIR: objectives that conflict: tables, analyses, claims and printed figures."""

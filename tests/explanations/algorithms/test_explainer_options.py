@@ -1,0 +1,58 @@
+"""Options of the methods that explain: a wrong one is named before anything is trained."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+import shiftproof as sp
+from shiftproof.data.readers.points import Neighbours
+from shiftproof.errors import ShiftproofError
+from shiftproof.explanations.algorithms.masks import gnnexplainer
+from shiftproof.methods.weighted import as_weighted
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "words"),
+    [
+        ("gsat", {"scorer_dropout": 1.5}, "'scorer_dropout' is from 0 and below 1, not 1.5"),
+        ("gsat", {"scorer_dropout": -0.1}, "'scorer_dropout' is from 0"),
+        ("gsat", {"smooth_min": -1, "attention": "node"}, "'smooth_min' is a number of rounds, from 0, not -1"),
+        ("gmt-simulated", {"samples": 2.5}, "'samples' is a whole number from 1, not 2.5"),
+        ("gmt-simulated", {"eval_samples": 0.5}, "'eval_samples' is a whole number from 1, not 0.5"),
+        ("gmt-simulated", {"memory_gib": math.nan}, "'memory_gib' is positive, not nan"),
+        ("gmt-simulated", {"memory_gib": math.inf}, "'memory_gib' is positive, not inf"),
+        ("gmt-sam", {"ratio": 1.5}, "'ratio' is the share of edges on top, from 0 to 1, not 1.5"),
+        ("gmt-sam", {"ratio": -0.5}, "'ratio' is the share of edges on top"),
+        ("gmt-sam", {"ratio": math.nan}, "'ratio' is the share of edges on top"),
+        ("gmt-sam", {"reference_epochs": 0}, "'reference_epochs' is a whole number from 1, not 0"),
+        ("dir", {"classifier_width": -1}, "'classifier_width' is a whole number from 1, not -1"),
+        ("lri-gaussian", {"scale": math.nan}, "'dimensions' and 'scale' are positive"),
+        ("lri-gaussian", {"radius": math.nan}, "the radius of a neighbourhood is positive, not nan"),
+        ("gnnexplainer", {"steps": 0}, "GNNExplainer takes at least one step of positive size, not 0 of 0.1"),
+        ("gnnexplainer", {"size": math.nan}, "'size' and 'entropy' of GNNExplainer are finite numbers, not nan"),
+        ("pgexplainer", {"explainer_epochs": 0}, "at least one epoch at a rate above 0, not 0"),
+        ("graphmask", {"layerwise": True, "explainer_epochs": 1}, "2 layers are gated .* at least 2 epochs, not 1"),
+        ("bernmask", {"mask_lr": math.nan}, "BernMask takes at least one step of positive size, not 500 of nan"),
+        ("bernmask", {"entropy": math.inf}, "'size' and 'entropy' of BernMask are finite numbers"),
+        ("bernmask-p", {"explainer_lr": 0.0}, "at least one epoch at a rate above 0, not 100 at 0.0"),
+    ],
+)
+def test_a_wrong_option_is_named_before_anything_is_trained(tmp_path, method, options, words):
+    data = sp.load("ba-2motifs:graphs=20")
+    with pytest.raises(ShiftproofError, match=words):
+        sp.fit(method, data, epochs=1, hidden=4, layers=2, out=tmp_path / "run", **options)
+    assert not list(tmp_path.rglob("*.safetensors"))
+
+
+def test_prices_that_are_no_numbers_do_not_become_scores():
+    data = sp.load("ba-2motifs:graphs=20")
+    model = as_weighted(sp.fit("erm", data, epochs=1, hidden=4, layers=1).method)
+    with pytest.raises(ShiftproofError, match="finite numbers"):
+        gnnexplainer(model, data.test.whole(), steps=1, size=math.nan)
+
+
+def test_a_radius_that_is_no_number_joins_nobody():
+    with pytest.raises(ShiftproofError, match="is positive, not nan"):
+        Neighbours(k=None, radius=math.nan)
