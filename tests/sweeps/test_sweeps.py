@@ -119,7 +119,7 @@ def test_a_line_that_does_not_fit_on_the_disk_is_not_written_in_half(tmp_path):
     path = tmp_path / "runs.jsonl"
     append_line(path, {"run": "a"})
     whole = path.read_bytes()
-    text = "import resource, sys, pathlib; from shiftproof.sweeps.journal import append_line\n"
+    text = "import resource, sys, pathlib; from shiftproof.runtime.journal import append_line\n"
     text += "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
     text += "append_line(pathlib.Path(sys.argv[1]), {'run': 'b' * 500})"
     done = subprocess.run([sys.executable, "-c", text, str(path)], capture_output=True, text=True, check=False)

@@ -2,7 +2,7 @@
 
 import torch
 
-import shiftproof as sp
+from shiftproof.api.fitting import Plan
 from shiftproof.methods.base import Method
 
 GRAPHS = "spmotif-struc:train_per_class=8,val_per_class=5,test_per_class=4"
@@ -13,6 +13,6 @@ def members_of(method: str, graphs, **settings) -> list[Method]:
     made = []
     for seed in range(3):
         torch.manual_seed(seed)
-        plan = sp.api.Plan.make(method, graphs, {**SMALL, "dropout": 0.0, **settings})
+        plan = Plan.make(method, graphs, {**SMALL, "dropout": 0.0, **settings})
         made.append(plan.build(None).double().train())
     return made

@@ -25,11 +25,11 @@ from shiftproof.explanations import (
     precision_at_k,
     rank_correlation,
     sparsity,
+    stability,
     to_pyg,
     unfaithfulness,
 )
 from shiftproof.explanations.elements import average_rank
-from shiftproof.explanations.measures import stability
 from shiftproof.methods import Explanation
 from shiftproof.methods.weighted import as_weighted, without_edges
 from shiftproof.statistics.estimates import mean_of

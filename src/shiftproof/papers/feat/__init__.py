@@ -1,1 +1,3 @@
 """FeAT: rich features before invariance: tables, analyses, claims and printed figures."""
+
+from shiftproof.papers.feat import analyses, maps, tables, theory  # noqa: F401

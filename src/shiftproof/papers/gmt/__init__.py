@@ -1,1 +1,3 @@
 """GMT: faithful explanations: tables, analyses, claims and printed figures."""
+
+from shiftproof.papers.gmt import curves, geometric, measures, tables  # noqa: F401

@@ -1,1 +1,3 @@
 """HAO: attacks that stay unnoticeable: tables, analyses, claims and printed figures."""
+
+from shiftproof.papers.hao import tables  # noqa: F401

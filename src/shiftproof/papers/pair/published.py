@@ -77,10 +77,9 @@ def printed(row: tuple[float, float, float, float] | None, column: int) -> dict[
 @register("pair", "printed")
 def of_plain_methods() -> Printed:
     """The least accuracy over the test environments of ColoredMNIST, of the methods that are also trained alone."""
-    return Printed(
-        {
-            (data, method, "worst_group"): (CMNIST[method][column] / 100, CMNIST[method][column + 1] / 100)
-            for column, data in ((0, "cmnist"), (2, "cmnist-m"))
-            for method in ("erm", "irm", "vrex", "irmx")
-        }
-    )
+    figures = {}
+    for first, data in ((0, "cmnist"), (2, "cmnist-m")):
+        for method in ("erm", "irm", "vrex", "irmx"):
+            mean, std = CMNIST[method][first : first + 2]
+            figures[data, method, "worst_group"] = (round(mean / 100, 6), round(std / 100, 6))
+    return Printed(figures)

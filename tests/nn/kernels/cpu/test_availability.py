@@ -12,9 +12,9 @@ from types import ModuleType
 import pytest
 import torch
 
-from shiftproof import nn
 from shiftproof.nn import WeightedGCNConv, WeightedGINConv
 from shiftproof.nn.edge_rows import EdgeRows
+from shiftproof.nn.kernels import cpu
 from shiftproof.nn.kernels import dispatch as sums
 from shiftproof.nn.kernels.cpu import availability as on_cpu
 from shiftproof.nn.kernels.cpu.availability import loops_serve, most_pieces, shared_out
@@ -80,7 +80,7 @@ def test_without_numba_layers_do_the_same(monkeypatch):
     on_cpu._at_hand.cache_clear()
     monkeypatch.setitem(sys.modules, "numba", None)
     monkeypatch.delitem(sys.modules, "shiftproof.nn.kernels.cpu.loops", raising=False)
-    monkeypatch.delattr(nn, "loops", raising=False)
+    monkeypatch.delattr(cpu, "loops", raising=False)
     monkeypatch.setattr(sums, "loop_over_neighbours", None)
     try:
         assert_close(layer(x, batch.edge_index), found, atol=1e-5)
@@ -92,7 +92,7 @@ def test_without_numba_layers_do_the_same(monkeypatch):
 def test_a_numba_that_cannot_be_loaded_is_said_once_and_done_without(monkeypatch):
     on_cpu._at_hand.cache_clear()
     monkeypatch.delitem(sys.modules, "shiftproof.nn.kernels.cpu.loops", raising=False)
-    monkeypatch.delattr(nn, "loops", raising=False)
+    monkeypatch.delattr(cpu, "loops", raising=False)
     monkeypatch.setitem(sys.modules, "numba", ModuleType("numba"))  # has nothing in it
     try:
         with pytest.warns(UserWarning, match="Numba cannot be used here"):

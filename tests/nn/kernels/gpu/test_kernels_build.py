@@ -13,7 +13,7 @@ BUILD = """
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from shiftproof.nn import norm_kernel, statistics_kernel, weighted_sum_kernel
+from shiftproof.nn.kernels.gpu import norm_kernel, statistics_kernel, weighted_sum_kernel
 from shiftproof.nn.kernels.gpu.node_statistics import ROUNDED
 from shiftproof.nn.kernels.gpu.sample_norm import NARROW, WIDE
 
