@@ -20,8 +20,9 @@ from shiftproof.nn.edge_structure import EdgeWeight, Wiring, as_wiring, per_row,
 from shiftproof.nn.kernels.cpu.availability import loops_serve
 from shiftproof.nn.kernels.cpu.statistics import mapped_statistics
 from shiftproof.nn.kernels.dispatch import add_messages, add_neighbours, fitting
-from shiftproof.nn.kernels.gpu.node_statistics import STATISTICS as AGGREGATORS
-from shiftproof.nn.kernels.gpu.node_statistics import kernel_serves, node_statistics, statistics_of
+from shiftproof.nn.kernels.gpu.node_statistics import kernel_serves, node_statistics
+from shiftproof.nn.kernels.reference import STATISTICS as AGGREGATORS
+from shiftproof.nn.kernels.reference import statistics_of
 from shiftproof.nn.norms import NodeBatchNorm, norm_relu
 from shiftproof.nn.segment import take_rows
 

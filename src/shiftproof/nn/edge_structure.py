@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from shiftproof.nn.kernels.gpu.node_statistics import ByNode
+from shiftproof.nn.kernels.reference import ByNode
 from shiftproof.nn.norms import RealRows
 from shiftproof.nn.segment import segment_count, segment_sum, take_rows
 

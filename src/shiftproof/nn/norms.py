@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from shiftproof.errors import unknown
 from shiftproof.nn.dropout import relu_dropout_
 from shiftproof.nn.kernels.cpu.availability import indices_serve, loops_serve
-from shiftproof.nn.kernels.cpu.norm import loop_over_groups, loop_over_rows, plain_instance_norm
+from shiftproof.nn.kernels.cpu.norm import loop_over_groups, loop_over_rows
 from shiftproof.nn.kernels.gpu.node_statistics import kernel_serves
 from shiftproof.nn.kernels.gpu.sample_norm import FEWEST_COLUMNS, norm_of_samples
+from shiftproof.nn.kernels.reference import plain_instance_norm
 from shiftproof.nn.segment import segment_count, segment_sum
 from shiftproof.nn.stacking import members_first, numbered_apart, stacked, stacking
 

@@ -1,5 +1,5 @@
 """Sums and statistics of messages, norms and dropout, by whatever is fastest where the tensors are.
 
-`dispatch` chooses; behind it `cpu` holds loops that Numba compiles and `gpu` kernels in Triton, each beside the plain
-torch form that serves where they do not.
+`dispatch` chooses; `reference` is written with torch's own operations, `cpu` holds loops that Numba compiles, `gpu`
+kernels in Triton.
 """

@@ -10,7 +10,7 @@ from shiftproof.errors import ShiftproofError
 from shiftproof.nn import WeightedGCNConv, WeightedGINConv, WeightedPNAConv, WeightedSGCConv, Wiring
 from shiftproof.nn.kernels.cpu import sums as cpu_sums
 from shiftproof.nn.kernels.cpu.sums import loop_over_neighbours
-from shiftproof.nn.kernels.gpu.node_statistics import ByNode
+from shiftproof.nn.kernels.reference import ByNode
 from tests.nn.families import assert_close, random_graphs, seeded
 from tests.nn.ways import take
 

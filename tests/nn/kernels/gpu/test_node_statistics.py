@@ -13,7 +13,8 @@ from shiftproof.errors import ShiftproofError
 from shiftproof.nn import Wiring, convs
 from shiftproof.nn.convs import AGGREGATORS, WeightedPNAConv
 from shiftproof.nn.kernels.gpu import node_statistics as statistics
-from shiftproof.nn.kernels.gpu.node_statistics import ByNode, kernel_serves, node_statistics
+from shiftproof.nn.kernels.gpu.node_statistics import kernel_serves, node_statistics
+from shiftproof.nn.kernels.reference import ByNode
 from shiftproof.nn.stacking import stacking
 from tests.nn.ways import take
 

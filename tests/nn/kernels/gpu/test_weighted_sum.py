@@ -11,8 +11,8 @@ from torch.testing import assert_close
 from shiftproof.nn import Wiring, convs
 from shiftproof.nn.convs import WeightedGINConv, WeightedPNAConv
 from shiftproof.nn.kernels import dispatch as sums
-from shiftproof.nn.kernels.gpu.node_statistics import ByNode
 from shiftproof.nn.kernels.gpu.weighted_sum import sum_of_messages, sum_of_neighbours
+from shiftproof.nn.kernels.reference import ByNode
 from shiftproof.nn.multilinear import samples_within
 from shiftproof.nn.stacking import stacking
 from tests.nn.ways import take

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from shiftproof.nn.kernels.cpu.availability import array, gradients, plainly, shared_out
-from shiftproof.nn.kernels.gpu.sample_norm import plain_norm
-from shiftproof.nn.segment import segment_count, segment_mean
+from shiftproof.nn.kernels.reference import plain_instance_norm, plain_norm
+from shiftproof.nn.segment import segment_count
 
 
 def loop_over_rows(
@@ -25,13 +25,6 @@ def loop_over_rows(
 def loop_over_groups(x: Tensor, group: Tensor, num_groups: int, eps: float) -> Tensor:
     """Rows `[n, p]` normalised column by column over the rows of each group."""
     return _GroupNorm.apply(x, group, num_groups, eps)  # type: ignore[return-value]
-
-
-def plain_instance_norm(x: Tensor, group: Tensor, num_groups: int, eps: float) -> Tensor:
-    """What the loop gives, with torch's own operations."""
-    centred = x - segment_mean(x, group, num_groups).index_select(0, group)
-    var = segment_mean(centred.square(), group, num_groups)
-    return centred * (var + eps).rsqrt().index_select(0, group)
 
 
 class _Norm(torch.autograd.Function):

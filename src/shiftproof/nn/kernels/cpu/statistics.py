@@ -17,7 +17,7 @@ from torch.amp import custom_bwd, custom_fwd
 from shiftproof.nn.edge_rows import EdgeRows
 from shiftproof.nn.kernels.cpu.availability import array, gradients, most_pieces, plainly, shared_out
 from shiftproof.nn.kernels.cpu.sums import edge_factors, samples_of
-from shiftproof.nn.kernels.gpu.node_statistics import LEAST_VARIANCE, STATISTICS, ByNode, plain_statistics
+from shiftproof.nn.kernels.reference import LEAST_VARIANCE, STATISTICS, ByNode, plain_statistics
 
 BLOCK = 1 << 18  # numbers in the statistics of a block: a megabyte, which a core's cache holds
 ONLY_SUM = ("sum",)  # what a node has that one message reaches: all its statistics are that message, but the deviation

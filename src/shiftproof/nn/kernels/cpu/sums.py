@@ -9,8 +9,7 @@ from torch import Tensor
 
 from shiftproof.nn.edge_rows import EdgeRows
 from shiftproof.nn.kernels.cpu.availability import array, gradients, most_pieces, plainly, shared_out
-from shiftproof.nn.kernels.gpu.node_statistics import ByNode
-from shiftproof.nn.kernels.gpu.weighted_sum import at_nodes, plain_sum
+from shiftproof.nn.kernels.reference import ByNode, at_nodes, plain_sum
 
 FEW_FEATURES = 4  # of an edge, whose row is then made anew wherever it is needed
 

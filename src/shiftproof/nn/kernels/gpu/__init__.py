@@ -1,1 +1,1 @@
-"""Message sums, statistics and norms as Triton kernels, with the torch form that serves where they do not."""
+"""Message sums, statistics and norms as Triton kernels, for a GPU."""

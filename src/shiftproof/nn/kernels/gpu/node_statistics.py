@@ -9,74 +9,19 @@ import warnings
 from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from shiftproof.nn.kernels.cpu.availability import array, indices_serve, kernels_wanted
-from shiftproof.nn.segment import segment_count, segment_max, segment_min, segment_sum
+from shiftproof.nn.kernels.cpu.availability import kernels_wanted
+from shiftproof.nn.kernels.reference import LEAST_VARIANCE, STATISTICS, ByNode, plain_statistics
 from shiftproof.nn.stacking import as_one_list
 
-STATISTICS = ("mean", "min", "max", "std", "sum")
-LEAST_VARIANCE = 1e-5  # spec gmt 7.1
 MOST_WARPS = 32  # of a program on a GPU
 MOST_IN_TILE = 2  # samples that a program takes at once; with more of them, registers leave few programs on a processor
 NUMBERS_OF_A_WARP = 128  # four a thread
 ROUNDED = {"enable_fp_fusion": False}  # w·h - mean, multiplied and subtracted at once, is not zero for a single message
-
-
-class ByNode(NamedTuple):
-    """The edges in the order of the nodes they arrive at: those of node `v` are `order[start[v]:stop[v]]`."""
-
-    order: Tensor
-    start: Tensor
-    stop: Tensor
-
-    @classmethod
-    def of(cls, dst: Tensor, num_nodes: int) -> ByNode:
-        if indices_serve(dst):
-            from shiftproof.nn.kernels.cpu.loops import order_by
-
-            return cls(*map(torch.from_numpy, order_by(array(dst), num_nodes)))
-        stop = segment_count(dst, num_nodes).cumsum(0)
-        start = torch.cat([stop.new_zeros(1), stop[:-1]])
-        return cls(torch.sort(dst, stable=True).indices, start, stop)
-
-
-def statistics_of(
-    messages: Tensor, present: Tensor | None, dst: Tensor, num_nodes: int, names: Sequence[str]
-) -> Tensor:
-    """The statistics of messages `[E, ..., q]` at each node, side by side; zeros where none arrives.
-
-    `present` says which messages count.
-    """
-    arriving = present if present is not None else messages.new_ones(len(dst), *[1] * (messages.dim() - 1))
-    count = segment_sum(arriving.to(messages.dtype), dst, num_nodes)
-    total = segment_sum(messages, dst, num_nodes)
-    mean = total / count.clamp(min=1)
-    found: list[Tensor] = []
-    for name in names:
-        if name == "sum":
-            found.append(total)
-        elif name == "mean":
-            found.append(mean)
-        elif name == "std":
-            square = segment_sum(messages.square(), dst, num_nodes) / count.clamp(min=1)
-            found.append(((square - mean.square()).relu() + LEAST_VARIANCE).sqrt())
-        else:
-            found.append(_extreme(messages, present, dst, count, largest=name == "max"))
-    return torch.cat(found, -1)
-
-
-def _extreme(messages: Tensor, present: Tensor | None, group: Tensor, count: Tensor, *, largest: bool) -> Tensor:
-    """Largest or smallest message at each node among those present, zero where there is none."""
-    if present is None:
-        return (segment_max if largest else segment_min)(messages, group, count.shape[0])
-    limit = torch.finfo(messages.dtype)
-    masked = messages.masked_fill(~present, limit.min if largest else limit.max)
-    found = (segment_max if largest else segment_min)(masked, group, count.shape[0])
-    return found.masked_fill(count == 0, 0.0)
 
 
 def kernel_serves(x: Tensor) -> bool:
@@ -213,31 +158,6 @@ class _NodeStatistics(torch.autograd.Function):
         numbers = {3: 0, 4: 3, 5: 3, 6: 3}
         found = _NodeStatistics.apply(*as_one_list(info.batch_size, in_dims, tensors, numbers), names, delete)
         return found.unflatten(0, (info.batch_size, -1)), 0  # type: ignore[union-attr]
-
-
-def plain_statistics(
-    x: Tensor,
-    weight: Tensor | None,
-    edge: Tensor | None,
-    src: Tensor,
-    by_node: ByNode,
-    real: Tensor | None,
-    names: tuple[str, ...],
-    delete: bool,
-) -> Tensor:
-    """What the kernels give, with torch's own operations."""
-    places = torch.arange(len(src), device=src.device)
-    dst = torch.empty_like(by_node.order).scatter(
-        0, by_node.order, torch.searchsorted(by_node.stop, places, right=True)
-    )
-    kept = slice(None) if real is None else real[dst].nonzero().flatten()
-    src, dst = src[kept], dst[kept]
-    parts = [x[dst], x[src], *([] if edge is None else [edge[kept].unsqueeze(1).expand(-1, x.shape[1], -1)])]
-    messages, present = torch.cat(parts, -1), None
-    if weight is not None:
-        messages = messages * weight[kept].unsqueeze(-1)
-        present = (weight[kept] != 0).unsqueeze(-1) if delete else None
-    return statistics_of(messages, present, dst, len(x), names)
 
 
 class _Launch:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from shiftproof.nn.kernels.reference import plain_norm
 from shiftproof.nn.stacking import as_one_list
 
 WIDE, NARROW = (128, 16), (512, 8)  # rows and columns of a program: of many columns, and of few
@@ -131,18 +132,3 @@ class _Launch:
             "EPS": eps,
             "num_warps": WARPS,
         }
-
-
-def plain_norm(
-    x: Tensor, weight: Tensor | None, bias: Tensor | None, mask: Tensor | None, eps: float, relu: bool
-) -> Tensor:
-    """What the kernels give, with torch's own operations."""
-    real = x.new_ones(x.shape[:2]) if mask is None else mask.to(x.dtype)
-    share = (real / real.sum(1, keepdim=True).clamp(min=1)).unsqueeze(-1)
-    centred = x - (x * share).sum(1, keepdim=True)
-    out = centred * ((centred.square() * share).sum(1, keepdim=True) + eps).rsqrt()
-    if weight is not None and bias is not None:
-        times = x.shape[2] // weight.shape[1]
-        out = out * weight.repeat(1, times).unsqueeze(1) + bias.repeat(1, times).unsqueeze(1)
-    out = out.relu() if relu else out
-    return out * real.unsqueeze(-1)

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shiftproof.nn.kernels.gpu.node_statistics import ByNode, tile_of, warps_of, whole_rows
-from shiftproof.nn.segment import segment_sum
+from shiftproof.nn.kernels.gpu.node_statistics import tile_of, warps_of, whole_rows
+from shiftproof.nn.kernels.reference import ByNode, at_nodes, plain_sum
 from shiftproof.nn.stacking import as_one_list
 
 
@@ -236,28 +236,3 @@ def _strides(rows: Tensor) -> tuple[int, int]:
 def _sizes(samples: int, width: int) -> dict[str, int]:
     tile, block = tile_of(samples), 1 << (width - 1).bit_length()
     return {"WIDTH": width, "TILE": tile, "BLOCK": block, "num_warps": warps_of(tile * block)}
-
-
-def plain_sum(
-    own: Tensor | None,
-    x: Tensor,
-    weight: Tensor | None,
-    edge: Tensor | None,
-    src: Tensor,
-    dst: Tensor,
-    real: Tensor | None,
-    relu: bool,
-) -> Tensor:
-    """What the kernels give, with torch's own operations."""
-    messages = x.index_select(0, src)
-    messages = messages if edge is None else messages + edge.unsqueeze(1)
-    messages = messages.relu() if relu else messages
-    messages = messages if weight is None else messages * weight.unsqueeze(-1)
-    summed = at_nodes(messages, dst, len(x), real)
-    return summed if own is None else own + summed
-
-
-def at_nodes(messages: Tensor, dst: Tensor, num_nodes: int, real: Tensor | None) -> Tensor:
-    """The sum of the messages that arrive at each node that is real."""
-    summed = segment_sum(messages, dst, num_nodes)
-    return summed if real is None else torch.where(real.view(-1, 1, 1), summed, 0)
