@@ -17,6 +17,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "shiftproof"
 # from left to right; what this says stands also in CONTRIBUTING.md
 ORDER = (
     "errors",
+    "ranges",
     "registry",
     "runtime",
     "data",

@@ -220,10 +220,10 @@ def test_register_tells_methods_from_data_sets(monkeypatch: pytest.MonkeyPatch):
     def something(): ...
 
     shiftproof.registry.register("d", tags=("x",))(something)
-    shiftproof.registry.register("r", "recipes")(something)
+    registered = shiftproof.registry.register("r", "recipes")(something)
     assert kinds["methods"]["m"].make is Thing
     assert kinds["datasets"]["d"].tags == ("x",)
-    assert kinds["recipes"]["r"].make is something
+    assert kinds["recipes"]["r"].make is registered
     with pytest.raises(ShiftproofError, match="unknown kind 'recipe'; did you mean 'recipes'"):
         shiftproof.registry.register("x", "recipe")
 

@@ -20,6 +20,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from shiftproof.errors import ShiftproofError, nearest, unknown
+from shiftproof.ranges import alternatives, checked, fitting
 
 
 @dataclass(frozen=True)
@@ -178,6 +179,7 @@ def register(name: str, kind: str | None = None, *, tags: tuple[str, ...] = ()) 
 
     def put(made: Any) -> Any:
         registry = known[kind or ("methods" if inspect.isclass(made) else "datasets")]
+        made = checked(made, f"'{name}'")
         registry.add(name, made, tags)
         return made
 
@@ -209,12 +211,14 @@ def parse_options(pairs: list[str], where: str) -> dict[str, str]:
 def fitting_options(
     options: Mapping[str, Any], accepted: Mapping[str, inspect.Parameter], owner: str
 ) -> dict[str, Any]:
-    """`options` checked against a signature and cast to its types; the first misfit is an error that names it."""
+    """`options` cast to the types of a signature and held to its ranges; the first misfit is an error that names it."""
     fitted = {}
     for key, value in options.items():
         if key not in accepted:
             raise unknown("option", key, accepted, owner) from None
-        fitted[key] = _cast(value, accepted[key], f"option '{key}' of {owner}")
+        parameter, what = accepted[key], f"option '{key}' of {owner}"
+        cast = _cast(value, parameter, what)
+        fitted[key] = fitting(cast, parameter.annotation, what, parameter.default)
     return fitted
 
 
@@ -236,6 +240,8 @@ def _cast(value: Any, parameter: inspect.Parameter, what: str) -> Any:
     if str in wanted and value.lower() not in ("none", "null"):
         return _literal_or_text(value) if wanted - {str, types.NoneType} else value
     literal = _literal_or_text(value)
+    if float in wanted and isinstance(literal, str) and literal.lower().lstrip("+-") in ("nan", "inf", "infinity"):
+        literal = float(literal)  # which the range of the option then judges
     if not wanted or (isinstance(literal, tuple(wanted)) and (bool in wanted or not isinstance(literal, bool))):
         return literal
     if isinstance(literal, int) and not isinstance(literal, bool) and float in wanted:
@@ -267,9 +273,10 @@ def choices_of(parameter: inspect.Parameter) -> tuple[Any, ...]:
 
 
 def _alternatives(parameter: inspect.Parameter) -> tuple[Any, ...]:
-    annotation = parameter.annotation
-    union = isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union
-    return typing.get_args(annotation) if union else (annotation,)
+    """The members of an annotation's union, without the ranges that stand at them."""
+    if isinstance(parameter.annotation, str):
+        return (parameter.annotation,)
+    return tuple(part for part, _ in alternatives(parameter.annotation))
 
 
 def _literal_or_text(value: str) -> Any:

@@ -16,6 +16,7 @@ from shiftproof.data.readers.loading import load_samples
 from shiftproof.errors import ShiftproofError, TrainingDiverged, unknown
 from shiftproof.methods.base import DataShape, Method, Network, input_of
 from shiftproof.presets import preset_for
+from shiftproof.ranges import Seed, fitting
 from shiftproof.registry import Entry, fitting_options, methods, options_of, require_choices
 from shiftproof.runtime.progress import Style
 from shiftproof.training.balance import Balance, balance_named, described
@@ -56,6 +57,7 @@ def fit(
     settings too, or a `Balance` of your own.
     """
     dataset = (data if isinstance(data, Dataset) else load_samples(data)).check()
+    seed = fitting(seed, Seed, "'seed'")
     if isinstance(method, str) and method == "auto":
         from shiftproof.api.choosing import fit_auto
 
@@ -109,6 +111,7 @@ def loop_for(
     **settings: Any,
 ) -> Loop:
     """The run that `fit` would train with all these, before its first step."""
+    seed = fitting(seed, Seed, "'seed'")
     of_run = {key: settings.pop(key) for key in _OF_RUN if key in settings}
     if of_run.get("out") is not None:
         of_run["out"] = Path(of_run["out"])

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from torch import Tensor
 
 from shiftproof.data.dataset import Dataset
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.base import Method
+from shiftproof.ranges import Count, NonNegative, Range, Seed, Whole, checked
 from shiftproof.runtime.progress import Style
 from shiftproof.statistics.metrics import LOWER_IS_BETTER, Predictions, measure
 from shiftproof.training.balance import Balance, Weighted
@@ -19,7 +20,10 @@ from shiftproof.training.loop import Loop, Selection
 from shiftproof.training.run import Run
 from shiftproof.training.steps import Compile
 
+Momentum = Annotated[float, Range(0, 1, open="high")]
 
+
+@checked
 @dataclass
 class Trainer:
     """Fits a method to a data set.
@@ -37,46 +41,35 @@ class Trainer:
     With `out`, the run survives being killed: `resume=True` goes on from the last checkpoint to the same result.
     """
 
-    epochs: int = 100
-    batch_size: int | None = 32
-    domains_per_batch: int | Literal["all"] | None = None
-    steps_per_epoch: int | None = None
+    epochs: Whole = 100
+    batch_size: Count | None = 32
+    domains_per_batch: Count | Literal["all"] | None = None
+    steps_per_epoch: Count | None = None
     optimizer: Literal["adam", "sgd"] = "adam"
-    lr: float = 1e-3
-    momentum: float = 0.9
-    betas: tuple[float, float] = (0.9, 0.999)
-    weight_decay: float = 0.0
-    patience: int | None = None
-    warmup: int = 0
+    lr: NonNegative = 1e-3
+    momentum: Momentum = 0.9
+    betas: tuple[Momentum, Momentum] = (0.9, 0.999)
+    weight_decay: NonNegative = 0.0
+    patience: Count | None = None
+    warmup: Whole = 0
     selection: Selection = "auto"
     ties_by_loss: bool | None = None
     metric: str | None = None
-    evaluate_every: int = 1
+    evaluate_every: Count = 1
     track: tuple[str, ...] = ()
     balance: Balance = field(default_factory=Weighted)
-    seed: int = 0
+    seed: Seed = 0
     device: str = "auto"
     compile: Compile = False
     deterministic: bool = False
     out: Path | None = None
     resume: bool = False
     progress: Style = "none"
-    checkpoint_seconds: float = 5.0
+    checkpoint_seconds: NonNegative = 5.0
 
     def __post_init__(self) -> None:
-        least = {"epochs": 0, "batch_size": 1, "steps_per_epoch": 1, "evaluate_every": 1, "patience": 1, "warmup": 0}
-        for name, low in least.items():
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < low):
-                raise ShiftproofError(f"'{name}' is a whole number from {low}, not {value}")
-        for name in ("lr", "momentum", "weight_decay", "checkpoint_seconds"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise ShiftproofError(f"'{name}' is a finite number from 0, not {value}")
         if self.optimizer not in ("adam", "sgd"):
             raise unknown("optimizer", str(self.optimizer), ("adam", "sgd"))
-        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
-            raise ShiftproofError(f"'betas' are two numbers from 0 to below 1, not {self.betas}")
         if self.steps_per_epoch is not None and self.domains_per_batch is None:
             raise ShiftproofError("'steps_per_epoch' counts batches of 'domains_per_batch', which is not set")
 

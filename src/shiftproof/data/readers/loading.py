@@ -15,7 +15,7 @@ from shiftproof.data.dataset import Dataset, Task
 from shiftproof.data.graphs import GraphSet
 from shiftproof.data.nodes import NodeGraph
 from shiftproof.errors import ShiftproofError, unknown
-from shiftproof.registry import datasets, fitting_options, parse_name
+from shiftproof.registry import datasets, fitting_options, options_of, parse_name
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -204,8 +204,7 @@ def _ending(path: Path) -> str:
 
 
 def _call(make: Callable[..., Any], source: Any, options: Mapping[str, Any], owner: str) -> Any:
-    accepted = {n: p for n, p in inspect.signature(make).parameters.items() if p.default is not p.empty}
-    return make(source, **fitting_options(options, accepted, owner))
+    return make(source, **fitting_options(options, options_of(make), owner))
 
 
 def _no_options(options: Mapping[str, Any], owner: str) -> None:

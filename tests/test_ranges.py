@@ -1,0 +1,196 @@
+"""Every number a user sets is one its option allows; anything else is one sentence, whichever way it came in."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import numpy as np
+import pytest
+import torch
+
+from shiftproof.errors import ShiftproofError
+from shiftproof.ranges import (
+    MOST,
+    AtLeast,
+    Count,
+    Fraction,
+    NonNegative,
+    Number,
+    Positive,
+    Range,
+    Seed,
+    Whole,
+    checked,
+    fitting,
+    shown,
+    without_range,
+)
+from shiftproof.registry import fitting_options, options_of, with_options_of
+
+Kept = Annotated[float, Range(0, 1, open="low", also=(-1,))]
+
+
+def toy(
+    rate: Fraction = 0.5,
+    step: Positive = 0.1,
+    count: Count | None = None,
+    sizes: tuple[Count, ...] = (1, 2),
+    pair: tuple[Fraction, Fraction] = (0.1, 0.2),
+    weights: Mapping[str, NonNegative] | None = None,
+    each: Count | Literal["all"] | None = None,
+    kept: Kept = 0.5,
+    bound: Annotated[float, Range(0, infinite=True)] = math.inf,
+    seed: Seed = 0,
+    name: str = "a",
+    on: bool = False,
+):
+    """Say what was given."""
+    return dict(locals())
+
+
+WRONG = [
+    ("rate", -0.1, "option 'rate' of toy is a number from 0 to 1, not -0.1"),
+    ("rate", True, "option 'rate' of toy is a number from 0 to 1, not True"),
+    ("rate", "nan", "option 'rate' of toy is a number from 0 to 1, not nan"),
+    ("step", 0, "option 'step' of toy is a number above 0, not 0"),
+    ("step", "inf", "option 'step' of toy is a number above 0, not inf"),
+    ("step", "-1e400", "option 'step' of toy is a number above 0, not -inf"),
+    ("count", 0, "option 'count' of toy is a whole number from 1 or none, not 0"),
+    ("count", 2.5, "option 'count' of toy is a whole number from 1 or none, not 2.5"),
+    ("count", 10**23, f"option 'count' of toy is a whole number from 1 or none (at most {MOST}), not {10**23}"),
+    ("count", True, "option 'count' of toy is a whole number from 1 or none, not True"),
+    ("sizes", "(3,0)", "option 'sizes' of toy is a list of (a whole number from 1), not (3, 0)"),
+    ("pair", (0.1,), "option 'pair' of toy is 2 values (a number from 0 to 1), not (0.1,)"),
+    ("weights", {"irm": -1.0}, "option 'weights' of toy is a mapping to (a number from 0) or none, not {'irm': -1.0}"),
+    ("each", 0, "option 'each' of toy is a whole number from 1 or all or none, not 0"),
+    ("kept", -2, "option 'kept' of toy is a number above 0 to 1 or -1, not -2"),
+    ("bound", math.nan, "option 'bound' of toy is a number from 0, not nan"),
+    ("seed", 2**64, f"option 'seed' of toy is a whole number from 0 to {2**63 - 1}, not {2**64}"),
+    ("rate", [0.5], "option 'rate' of toy is a number from 0 to 1, not [0.5]"),
+    ("rate", None, "option 'rate' of toy is a number from 0 to 1, not None"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "said"), WRONG)
+def test_a_number_outside_of_its_range_is_one_sentence(key, value, said):
+    with pytest.raises(ShiftproofError) as caught:
+        fitting_options({key: value}, options_of(toy), "toy")
+    assert str(caught.value).replace("'toy'", "toy") == said
+
+
+@pytest.mark.parametrize(("key", "value", "said"), [case for case in WRONG if not isinstance(case[1], str)])
+def test_a_function_and_a_class_check_however_they_are_called(key, value, said):
+    @checked
+    class Thing:
+        def __init__(self, shape: int, *, rate: Fraction = 0.5, step: Positive = 0.1) -> None:
+            self.rate, self.step = rate, step
+
+    with pytest.raises(ShiftproofError) as caught:
+        checked(toy)(**{key: value})
+    assert str(caught.value) == said
+    if key in ("rate", "step"):
+        with pytest.raises(ShiftproofError, match=f"option '{key}' of Thing is"):
+            Thing(1, **{key: value})
+    assert Thing(1, rate=1).rate == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("rate", 1),
+        ("rate", 0.0),
+        ("count", None),
+        ("count", 5.0),
+        ("each", "all"),
+        ("each", 3),
+        ("kept", -1),
+        ("bound", math.inf),
+        ("pair", [0.1, 0.2]),
+        ("weights", {"irm": 0.0}),
+        ("seed", 2**63 - 1),
+        ("rate", np.float32(0.5)),
+        ("count", np.int64(3)),
+        ("rate", torch.tensor(0.5)),
+        ("sizes", ()),
+    ],
+)
+def test_the_ends_of_a_range_and_numbers_of_other_libraries_pass(key, value):
+    got = checked(toy)(**{key: value})[key]
+    assert got == value
+    assert type(got).__module__ == "builtins"
+
+
+def test_a_range_is_shown_short_and_a_type_checker_sees_a_plain_type():
+    assert {name: shown(p.annotation, p.default) for name, p in options_of(toy).items()} == {
+        "rate": "[0, 1]",
+        "step": "> 0",
+        "count": ">= 1 or none",
+        "sizes": "each >= 1",
+        "pair": "each [0, 1]",
+        "weights": "each >= 0 or none",
+        "each": ">= 1 or all or none",
+        "kept": "(0, 1], -1",
+        "bound": ">= 0",
+        "seed": f"[0, {2**63 - 1}]",
+        "name": "",
+        "on": "",
+    }
+    assert Fraction.__origin__ is float
+    assert Count.__origin__ is int
+
+
+@pytest.mark.parametrize("annotation", [float, int | None, tuple[int, ...], dict[str, float], Count | float])
+def test_a_number_without_a_range_is_seen(annotation):
+    assert without_range(annotation)
+    assert not without_range(Count | Literal["all"] | None)
+    assert without_range(inspect.Parameter.empty, 0.5)
+    assert without_range("Unheard", 3)
+    assert not without_range(inspect.Parameter.empty, "text")
+
+
+def test_options_that_are_handed_on_keep_their_ranges():
+    class Parent:
+        def __init__(self, *, ratio: Fraction = 0.5) -> None:
+            self.ratio = ratio
+
+    @checked
+    class Child(Parent):
+        @with_options_of(Parent, ratio=0.25)
+        def __init__(self, *, penalty: NonNegative = 1.0, **options) -> None:
+            super().__init__(**options)
+
+    assert shown(options_of(Child)["ratio"].annotation) == "[0, 1]"
+    assert Child().ratio == 0.25
+    with pytest.raises(ShiftproofError, match="option 'ratio' of Child is a number from 0 to 1, not 2"):
+        Child(ratio=2)
+
+
+def test_what_is_no_number_is_let_through():
+    assert fitting("x", str, "it") == "x"
+    assert fitting([1, "b"], tuple[str, ...], "it") == [1, "b"]
+    assert fitting(7, inspect.Parameter.empty, "it", "text") == 7
+
+
+@pytest.mark.parametrize(
+    ("of", "words", "short"),
+    [
+        (Range(0, 1, open="high"), "from 0 to below 1", "[0, 1)"),
+        (Range(high=5), "up to 5", "<= 5"),
+        (Range(high=5, open="high"), "below 5", "< 5"),
+        (AtLeast(2), "from 2", ">= 2"),
+        (Range(0, 1, open="both"), "above 0 to below 1", "(0, 1)"),
+        (Range(), "", ""),
+    ],
+)
+def test_a_range_in_words(of, words, short):
+    assert (of.words, str(of)) == (words, short)
+
+
+def test_numbers_that_may_be_anything_are_finite_still():
+    assert fitting(-1e30, Number, "it") == -1e30
+    assert fitting(0, Whole, "it") == 0
+    with pytest.raises(ShiftproofError, match="it is a number, not nan"):
+        fitting(math.nan, Number, "it")
