@@ -12,6 +12,14 @@ class ShiftproofError(ValueError):
     """A mistake in what the user gave: what, where, and what would be right. The command exits with status 2 on it."""
 
 
+class CannotWrite(ShiftproofError, OSError):
+    """A file that was asked for cannot be written where it was asked for: a read-only folder, a file in the way."""
+
+
+class NoRoom(OSError):
+    """The disk is full; the sentence names the file. The command exits with 1."""
+
+
 class TrainingDiverged(RuntimeError):
     """A loss term or weight became NaN or infinite; the sentence names it and the step. The command exits with 1."""
 

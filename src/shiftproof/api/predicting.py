@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ from shiftproof.data.dataset import Split
 from shiftproof.data.readers.loading import load_samples
 from shiftproof.data.readers.table_files import is_table, read_like
 from shiftproof.errors import ShiftproofError
-from shiftproof.runtime.files import write_atomic
+from shiftproof.runtime.files import write_atomic, write_csv
 from shiftproof.training.run import Run
 
 Rejected = Sequence[tuple[int, str, str]]
@@ -71,7 +69,8 @@ def write_predictions(run: str | Path | Run, data: Any, out: str | Path, *, spli
     if out.suffix == ".json":
         write_atomic(out, json.dumps(rows, indent=1) + "\n")
     else:
-        write_atomic(out, _csv([*first, *[k for k in rows[0] if k not in first]], rows))
+        columns = [*first, *[k for k in rows[0] if k not in first]]
+        write_csv(out, columns, ([row[name] for name in columns] for row in rows))
     written: dict[str, Any] = {"samples": len(rows), "file": str(out)}
     if rejected:
         beside = out.with_suffix(".rejected.csv")
@@ -82,16 +81,7 @@ def write_predictions(run: str | Path | Run, data: Any, out: str | Path, *, spli
 
 def write_rejected(path: Path, rejected: Rejected) -> None:
     """The rows that were left out of a table: their number (the first after the header is 1), text and reason."""
-    rows = [{"row": row, "text": text, "reason": why} for row, text, why in rejected]
-    write_atomic(path, _csv(["row", "text", "reason"], rows))
-
-
-def _csv(names: Sequence[str], rows: Iterable[dict[str, Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    write_csv(path, ["row", "text", "reason"], rejected)
 
 
 def _known(labels: Any) -> Any:

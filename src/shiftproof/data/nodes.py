@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from shiftproof.errors import ShiftproofError
+from shiftproof.runtime.files import write_npz
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -199,11 +199,9 @@ class NodeGraph:
     def save(self, path: str | Path) -> Path:
         """Write the graph as an npz file without pickles, from which `NodeGraph.load` and `sp.load` read it."""
         path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
         arrays = {name: getattr(self, name).detach().cpu().numpy() for name in ("x", "edge_index", "y", *SPLITS)}
         about = json.dumps({"name": self.name, "classes": self.num_classes, "provenance": dict(self.provenance)})
-        with path.open("wb") as file:
-            np.savez_compressed(file, about=np.array(about), **arrays)
+        write_npz(path, {"about": about, **arrays})
         return path
 
     @classmethod

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import inspect
-import io
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ from shiftproof.explanations.measures.fidelity import fidelity_minus, fidelity_p
 from shiftproof.explanations.measures.scores import explanation_auc, precision_at_k, sparsity
 from shiftproof.explanations.pictures.drawings import MOST_GRAPHS
 from shiftproof.methods.explanation import Explanation
-from shiftproof.runtime.files import require_folder, write_atomic, write_json
+from shiftproof.runtime.files import csv_text, require_folder, write_atomic, write_json
 from shiftproof.statistics.estimates import Estimate
 from shiftproof.training.run import Run
 
@@ -165,12 +163,8 @@ def chosen_graphs(found: Explanation, rows: torch.Tensor) -> Explanation:
 
 
 def _csv(columns: Mapping[str, Iterable[Any]], truth: torch.Tensor | None) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     more = {} if truth is None else {"truth": truth.int().tolist()}
-    writer.writerow([*columns, *more])
-    writer.writerows(zip(*columns.values(), *more.values(), strict=True))
-    return text.getvalue()
+    return csv_text([*columns, *more], zip(*columns.values(), *more.values(), strict=True))
 
 
 def _some_of_each(labels: Iterable[Any], total: int) -> torch.Tensor:

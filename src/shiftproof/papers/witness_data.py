@@ -6,7 +6,6 @@ and no file is needed.
 
 from __future__ import annotations
 
-import csv
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -20,6 +19,7 @@ from shiftproof.data.graphs import GraphSet
 from shiftproof.data.nodes import NodeGraph
 from shiftproof.data.readers.loading import load_nodes, load_samples
 from shiftproof.registry import parse_name
+from shiftproof.runtime.files import write_csv
 
 FEW = "train_per_class=8,val_per_class=3,test_per_class=3"
 GENERATED = {
@@ -86,10 +86,8 @@ def molecules() -> Dataset:
 def molecule_table(path: Path) -> Path:
     """A table of 32 molecules with a label and an assay."""
     names = [chain + text for chain in CHAINS for text in SMILES]
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(("smiles", "active", "assay"))
-        writer.writerows((text, int("N" in text or "n" in text), f"assay{i % 3}") for i, text in enumerate(names))
+    rows = ((text, int("N" in text or "n" in text), f"assay{i % 3}") for i, text in enumerate(names))
+    write_csv(path, ("smiles", "active", "assay"), rows)
     return path
 
 

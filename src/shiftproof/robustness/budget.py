@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from shiftproof.data.nodes import NodeGraph, undirected
 from shiftproof.errors import ShiftproofError
-from shiftproof.runtime.files import write_atomic
+from shiftproof.runtime.files import write_npz
 
 
 @dataclass(frozen=True)
@@ -148,9 +147,7 @@ class Perturbation:
         """Write the perturbation as an npz file without pickles; the file is whole or not there."""
         path = Path(path)
         arrays = {name: getattr(self, name).detach().cpu().numpy() for name in _TENSORS}
-        packed = io.BytesIO()
-        np.savez_compressed(packed, log=np.array(json.dumps(dict(self.log))), **arrays)
-        write_atomic(path, packed.getvalue())
+        write_npz(path, {"log": json.dumps(dict(self.log)), **arrays})
         return path
 
     @classmethod

@@ -96,14 +96,15 @@ def _abandoned(mark: Path) -> bool:
         if time.time() - mark.stat().st_mtime > STALE_SECONDS:
             return True
         owner = json.loads(mark.read_text())
-        return owner["host"] == socket.gethostname() and not _alive(int(owner["pid"]))
+        return owner["host"] == socket.gethostname() and not alive(int(owner["pid"]))
     except FileNotFoundError:
         return True
     except (OSError, ValueError, KeyError, TypeError):  # being written at this moment
         return False
 
 
-def _alive(process: int) -> bool:
+def alive(process: int) -> bool:
+    """Whether a process of this machine runs."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

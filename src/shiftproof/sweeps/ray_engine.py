@@ -96,7 +96,7 @@ def _local(source: str, text: str, place: Path) -> str:
     file, _, name = source.rpartition(":")
     if not Path(file).is_file():
         file = str(place / Path(file).name)
-        Path(file).write_text(text)
+        write_atomic(Path(file), text)
     return f"{file}:{name}"
 
 

@@ -17,10 +17,10 @@ from shiftproof.data.graphs import GraphSet
 from shiftproof.data.published.mnist import mnist
 from shiftproof.data.readers.loading import named_options
 from shiftproof.data.readers.sources import cache_folder
-from shiftproof.data.readers.storage import _atomically
 from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError, optional
 from shiftproof.registry import register
+from shiftproof.runtime.files import write_safetensors
 from shiftproof.runtime.workers import process_pool
 
 MOST_SEGMENTS = 75
@@ -370,7 +370,4 @@ def _read(path: Path) -> Superpixels:
 
 
 def _write(found: Superpixels, path: Path) -> None:
-    from safetensors.numpy import save_file
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _atomically(path, lambda unfinished: save_file(vars(found), unfinished))
+    write_safetensors(path, vars(found))

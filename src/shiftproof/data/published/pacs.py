@@ -18,6 +18,7 @@ from shiftproof.data.readers.loading import named_options
 from shiftproof.data.readers.sources import cache_folder, find
 from shiftproof.errors import ShiftproofError, optional
 from shiftproof.registry import register
+from shiftproof.runtime.files import write_safetensors
 
 STYLES = ("art_painting", "cartoon", "photo", "sketch")
 CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
@@ -63,12 +64,9 @@ def pack_pacs(size: int = 32, folder: str | Path | None = None) -> Path:
     It lies at `pacs64/pacs64-SIZE.safetensors` below `folder`, by default the cache folder; with 32 pixels it has 30
     MB and is all that another machine needs: name `folder` there in SHIFTPROOF_DATA.
     """
-    from safetensors.torch import save_file
-
     images, labels, style = _decode(size)
     path = Path(folder if folder is not None else cache_folder()) / _packed_name(size)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    save_file({"images": images, "label": torch.from_numpy(labels), "style": torch.from_numpy(style)}, path)
+    write_safetensors(path, {"images": images, "label": labels, "style": style})
     return path
 
 

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from shiftproof.data.graphs import GraphSet
 from shiftproof.data.readers.sources import cache_folder
-from shiftproof.data.readers.storage import _atomically
 from shiftproof.errors import ShiftproofError, optional
+from shiftproof.runtime.files import write_safetensors
 from shiftproof.runtime.workers import process_pool
 
 OPTIMISATION_STEPS = 1000  # spec gmt 6.10
@@ -48,7 +48,7 @@ def with_positions(
 
     What was found is kept in the cache folder.
     """
-    from safetensors.torch import load_file, save_file
+    from safetensors.torch import load_file
 
     digest = hashlib.sha256("\n".join(smiles).encode()).hexdigest()[:16]
     cached = cache_folder() / "conformers" / f"{name}-{digest}-seed{seed}.safetensors"
@@ -58,10 +58,8 @@ def with_positions(
             found = load_file(cached)
     if found is None:
         found = _search(graphs, smiles, seed, workers or os.cpu_count() or 1)
-        tensors = found
         with contextlib.suppress(OSError):
-            cached.parent.mkdir(parents=True, exist_ok=True)
-            _atomically(cached, lambda unfinished: save_file(tensors, unfinished))
+            write_safetensors(cached, found)
     kept = found["kept"].bool()
     if len(kept) != len(graphs) or len(found["pos"]) != graphs.num_nodes:
         raise ShiftproofError(f"{cached} does not fit these molecules; delete it")

@@ -21,8 +21,8 @@ from shiftproof.data.graphs import GraphSet
 from shiftproof.data.readers.chemistry import ATOM, BOND
 from shiftproof.data.readers.molecules import ATOM_WIDTHS, BOND_WIDTHS, Reader, one_hot, schemes
 from shiftproof.data.readers.sources import cache_folder
-from shiftproof.data.readers.storage import _atomically
 from shiftproof.errors import ShiftproofError, optional, unknown
+from shiftproof.runtime.files import write_safetensors
 from shiftproof.runtime.progress_hook import watched
 from shiftproof.runtime.workers import process_pool
 
@@ -197,14 +197,10 @@ def _cache_place(smiles: Sequence[str], features: str, strict: bool, max_atoms: 
 
 
 def _keep(found: Molecules, place: Path) -> None:
-    from safetensors.numpy import save_file
-
     arrays = {f.name: getattr(found, f.name) for f in fields(found) if isinstance(getattr(found, f.name), np.ndarray)}
     texts = {"scaffolds": list(found.scaffolds), "problems": {str(row): why for row, why in found.problems.items()}}
-    packed = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    packed |= {name: np.frombuffer(json.dumps(value).encode(), np.uint8) for name, value in texts.items()}
-    place.parent.mkdir(parents=True, exist_ok=True)
-    _atomically(place, lambda path: save_file(packed, path))
+    packed = arrays | {name: np.frombuffer(json.dumps(value).encode(), np.uint8) for name, value in texts.items()}
+    write_safetensors(place, packed)
 
 
 def _kept(place: Path, total: int, features: str) -> Molecules | None:

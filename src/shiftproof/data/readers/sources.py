@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from shiftproof.errors import ShiftproofError
+from shiftproof.runtime.unfinished import whole_file
 
 DATA_FOLDER = "SHIFTPROOF_DATA"
 PATIENCE_SECONDS = 20
@@ -62,19 +62,10 @@ def cache_folder() -> Path:
 
 def _download(url: str, target: Path) -> Path | None:
     """The file once it lies whole at `target`; None where it cannot be had, which is the caller's to explain."""
-    unfinished = None
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with urllib.request.urlopen(url, timeout=PATIENCE_SECONDS) as answer:
-            handle, unfinished = tempfile.mkstemp(dir=target.parent)
-            with os.fdopen(handle, "wb") as file:
-                while block := answer.read(1 << 20):
-                    file.write(block)
-        os.replace(unfinished, target)
-        unfinished = None
+        with urllib.request.urlopen(url, timeout=PATIENCE_SECONDS) as answer, whole_file(target) as file:
+            while block := answer.read(1 << 20):
+                file.write(block)
     except (OSError, ValueError):  # no network, no such page, no room, not a URL
         return None
-    finally:
-        if unfinished is not None:
-            Path(unfinished).unlink(missing_ok=True)
     return target

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +13,7 @@ from shiftproof.data.dataset import Dataset, Split
 from shiftproof.data.domains import DomainSet
 from shiftproof.data.graphs import GraphSet
 from shiftproof.errors import ShiftproofError
+from shiftproof.runtime.files import write_atomic, write_safetensors
 
 INDEX_FILE = "dataset.json"
 FORMAT = "shiftproof-dataset"
@@ -28,8 +26,6 @@ _GROUPS = ("columns", "node_columns", "edge_columns")
 
 def save_dataset(dataset: Dataset, folder: str | Path) -> Path:
     """Write a data set into a folder, from which `load_dataset` and `load` read it; the folder comes back."""
-    from safetensors.torch import save_file
-
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     splits = {}
@@ -37,8 +33,7 @@ def save_dataset(dataset: Dataset, folder: str | Path) -> Path:
         if not re.fullmatch(r"[\w-]+", name):
             raise ShiftproofError(f"split '{name}' cannot be a file name; use letters, digits, '_' and '-'")
         file = f"{name}.safetensors"
-        tensors = _tensors(split)
-        _atomically(folder / file, lambda path, tensors=tensors: save_file(tensors, path))
+        write_safetensors(folder / file, _tensors(split))
         splits[name] = {"file": file, "kind": "graphs" if isinstance(split, GraphSet) else "samples"}
     page = {
         "format": FORMAT,
@@ -54,8 +49,7 @@ def save_dataset(dataset: Dataset, folder: str | Path) -> Path:
         "splits": splits,
         **_own_file(dataset),
     }
-    text = json.dumps(page, indent=2) + "\n"
-    _atomically(folder / INDEX_FILE, lambda path: Path(path).write_text(text, encoding="utf-8"))
+    write_atomic(folder / INDEX_FILE, json.dumps(page, indent=2) + "\n")
     return folder
 
 
@@ -167,18 +161,4 @@ def _tensors(split: Split) -> dict[str, Tensor]:
     named = {name: getattr(split, name) for name in _FIELDS if getattr(split, name, None) is not None}
     for group in _GROUPS:
         named.update({f"{group}/{name}": tensor for name, tensor in getattr(split, group, {}).items()})
-    # the format refuses tensors that share memory, as a column that is also the environment does
-    return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in named.items()}
-
-
-def _atomically(target: Path, write: Callable[[str], object]) -> None:
-    """Either the whole new file appears at `target`, or nothing changes there."""
-    handle, unfinished = tempfile.mkstemp(dir=target.parent, suffix=".unfinished")
-    os.close(handle)
-    try:
-        write(unfinished)
-        os.chmod(unfinished, 0o644)
-        os.replace(unfinished, target)
-    except BaseException:
-        Path(unfinished).unlink(missing_ok=True)
-        raise
+    return named

@@ -14,7 +14,6 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 from torch import nn
@@ -89,9 +88,7 @@ def _graph(setting: Setting) -> NodeGraph:
     if kept.is_file():
         return NodeGraph.load(kept).to(device)
     graph = load_nodes(SMOKE_GRAPH if setting.smoke else SOURCES.get(setting.data, setting.data))
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=kept.parent) as beside:  # there as a whole or not at all
-        graph.save(Path(beside) / kept.name).replace(kept)
+    graph.save(kept)
     return graph.to(device)
 
 
