@@ -2,6 +2,7 @@
 
 import copy
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from shiftproof.data.domains import DomainBatch
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods import CDANN, DANN, LISA, Fish, Fishr
 from shiftproof.methods.adversary import reversed_gradient
-from shiftproof.methods.base import DataShape, Network
+from shiftproof.methods.base import DataShape, HowTrained, Network
 from shiftproof.methods.lisa import cutmix, label_groups, partners
 from shiftproof.objectives import coral_penalty, fishr_penalty
 
@@ -201,8 +202,11 @@ def test_fish_is_trained_on_one_domain_after_another_and_returns_to_sgd_at_full_
     """With a meta rate of 1 Fish is plain steps on the domains in turn."""
 
     class Turns(Watching):
-        domain_by_domain = True
         rounds = 0
+
+        @property
+        def how_trained(self) -> HowTrained:
+            return replace(super().how_trained, after_domains=self.after_domains)
 
         def after_domains(self, count: int) -> None:
             assert count == 3

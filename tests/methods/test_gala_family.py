@@ -12,6 +12,7 @@ from torch import Tensor
 import shiftproof as sp
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods import CAL, ERM, GALA, GIL, GREA, GSAT, DataShape, DisC, MoleOOD, Network, ProxyTable
+from shiftproof.methods.base import HowTrained
 from shiftproof.nn import reverse_edges
 from shiftproof.presets import preset_for
 from shiftproof.registry import methods
@@ -33,11 +34,15 @@ class Repeats(ERM):
     seen: list[list[int]]
 
     def start_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
         self.seen = [*getattr(self, "seen", []), []]
 
-    def training_index(self, epoch: int) -> Tensor | None:
+    @property
+    def how_trained(self) -> HowTrained:
         everything = torch.arange(self.shape.num_train)
-        return None if epoch == 0 else torch.cat([everything, everything[:2].repeat(epoch)])
+        epoch = getattr(self, "epoch", 0)
+        samples = None if epoch == 0 else torch.cat([everything, everything[:2].repeat(epoch)])
+        return replace(super().how_trained, samples=samples)
 
     def losses(self, batch) -> dict[str, Tensor]:
         self.seen[-1] += batch.index.tolist()

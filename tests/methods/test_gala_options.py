@@ -150,8 +150,8 @@ def test_disc_weighs_every_sample_alike_until_its_terms_begin(data) -> None:
     method.start_epoch(2)
     assert method.weights == {"task": 1.0, "bias": 0.5}
     assert bool(method.losses(batch)["task"] < plain), "every weight lies below 1"
-    assert method.capturable
-    assert not built(DisC, data, terms_from=2, penalty=0.0).capturable, "no weight tells of the change"
+    assert method.how_trained.capturable
+    assert not built(DisC, data, terms_from=2, penalty=0.0).how_trained.capturable, "no weight tells of the change"
     assert built(DisC, data, swap=True, swap_from=1, terms_from=3).later["swapped_task"][0] == 3
 
 
@@ -176,7 +176,7 @@ def test_eiil_as_released_needs_no_reference_and_splits_by_chance(data, monkeypa
     torch.testing.assert_close(terms["task"], nn.functional.cross_entropy(method(batch), batch.y))
     method.losses(batch)
     assert not torch.equal(seen[0], seen[1]), "every batch draws anew"
-    assert not method.capturable
+    assert not method.how_trained.capturable
     with pytest.raises(ShiftproofError, match="compat"):
         built(EIIL, data, compat="released")
 
@@ -197,10 +197,10 @@ def test_gil_finds_environments_once_an_epoch_from_what_it_saw(data) -> None:
 
 
 def test_gil_is_captured_only_where_its_weights_tell_of_every_change(data) -> None:
-    assert built(GIL, data).capturable
-    assert built(GIL, data, terms_from=3).capturable
-    assert not built(GIL, data, cluster_every="epoch").capturable
-    assert not built(GIL, data, penalty=0.0, terms_from=3).capturable
+    assert built(GIL, data).how_trained.capturable
+    assert built(GIL, data, terms_from=3).how_trained.capturable
+    assert not built(GIL, data, cluster_every="epoch").how_trained.capturable
+    assert not built(GIL, data, penalty=0.0, terms_from=3).how_trained.capturable
 
 
 def test_gil_can_compare_the_gradients_of_all_networks(data, monkeypatch) -> None:

@@ -27,7 +27,7 @@ def padded_and_plain(graphs):
 def test_padding_does_not_change_the_losses(method):
     data = small("spmotif-mixed")
     run = sp.fit(method, data, **quick(method, data))
-    if not run.method.capturable or not any(p.requires_grad for p in run.method.parameters()):
+    if not run.method.how_trained.capturable or not any(p.requires_grad for p in run.method.parameters()):
         pytest.skip("is never given padded batches")
     train = data.train
     padded, plain = padded_and_plain(replace(train, index=torch.arange(len(train))))

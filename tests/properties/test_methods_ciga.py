@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 import shiftproof as sp
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.methods import ASAP, CIGA, CNC, DIR, GIB, XGNN, DataShape, Network
+from shiftproof.methods.base import HowTrained
 from shiftproof.methods.dir import exchange_penalty, exchanged_risks
 from shiftproof.methods.gib import connectivity_loss
 from shiftproof.nn import NodeBatchNorm
@@ -205,10 +207,15 @@ def test_ciga_d3_without_selection_the_left_over_weighs_edges_by_how_little_they
 @pytest.mark.parametrize(("floor", "reported"), [(1.0, True), (-1.1, False)])
 def test_ciga_d12_a_metric_that_never_exceeds_its_start_is_reported_as_that(data, floor, reported) -> None:
     """The released code starts at 0; a start no epoch can exceed, and one every epoch does, show both sides."""
-    assert seeded(CIGA, shape_of(data), compat="reference").selection_floor == 0.0
-    assert seeded(CIGA, shape_of(data)).selection_floor is None
-    model = seeded(CIGA, shape_of(data), compat="reference")
-    model.selection_floor = floor
+    assert seeded(CIGA, shape_of(data), compat="reference").how_trained.selection_floor == 0.0
+    assert seeded(CIGA, shape_of(data)).how_trained.selection_floor is None
+
+    class Floored(CIGA):
+        @property
+        def how_trained(self) -> HowTrained:
+            return replace(super().how_trained, selection_floor=floor)
+
+    model = seeded(Floored, shape_of(data), compat="reference")
     run = Trainer(epochs=1, metric="mcc", device="cpu").fit(model, data)
     assert (run.metrics["test"]["mcc"] == floor) is reported
     assert -1 <= run.metrics["test"]["mcc"] <= 1

@@ -205,7 +205,7 @@ def test_who_can_take_a_stage_comes_after_the_others_of_its_seed(tmp_path):
 def settings_of(method: Method) -> dict:
     simple = {k: v for k, v in vars(method).items() if isinstance(v, (bool, int, float, str)) and k != "training"}
     schedule = getattr(method, "schedule", None)
-    return {**simple, "weights": method.weights, "ties": method.ties_by_loss, "schedule": schedule}
+    return {**simple, "weights": method.weights, "ties": method.how_trained.ties_by_loss, "schedule": schedule}
 
 
 @pytest.mark.parametrize("recipe", ["gmt-table1", "gmt-table2"])

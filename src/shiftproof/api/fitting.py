@@ -120,7 +120,6 @@ def loop_for(
     plan = Plan.make(method, dataset, {**settings, **named}, own_network=network is not None)
     if isinstance(method, Method) and network is not None:
         raise ShiftproofError("a method that is built already has its network; leave 'network' out")
-    dataset = plan.make_method.arrange(dataset, seed)
     torch.manual_seed(seed)
     built = method if isinstance(method, Method) else plan.build(network)
     trainer = Trainer(

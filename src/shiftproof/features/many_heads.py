@@ -16,7 +16,6 @@ from shiftproof.methods.base import Batch, DataShape, Network, Trains
 from shiftproof.registry import register, with_options_of
 from shiftproof.runtime.files import write_json
 from shiftproof.statistics.metrics import LOWER_IS_BETTER, Predictions, measure
-from shiftproof.training.trainer import Trainer
 
 HEADS = "heads.json"
 COUNTED = ("accuracy", "worst_group")
@@ -57,7 +56,7 @@ class ManyHeads(FeatureMethod):
         pretrained = self.learn_features(dataset, trainer)
         found = {name: cache_features(self.featurizer, split, by_batch=True) for name, split in dataset.splits.items()}
         swept = self._sweep(found["train"], dataset.train.y, trainer)
-        metric = getattr(trainer, "metric", None) or dataset.metric
+        metric = trainer.metric or dataset.metric
         scores = {name: self._scores(swept, h, dataset[name], metric) for name, h in found.items()}
         told = scores["val" if "val" in scores else "train"]
         judge = torch.tensor([[torch.nan if v is None else v for v in row] for row in told], dtype=torch.float64)
@@ -76,15 +75,14 @@ class ManyHeads(FeatureMethod):
             "kept": None if pretrained is None else pretrained.kept,
             "stopped": None if pretrained is None else pretrained.stopped,
         }
-        out = getattr(trainer, "out", None)
-        if out is not None:
-            write_json(Path(out) / HEADS, self.table)
+        if trainer.out is not None:
+            write_json(Path(trainer.out) / HEADS, self.table)
 
     def losses(self, batch: Batch) -> dict[str, Tensor]:
         raise NotImplementedError("all heads are trained in `prepare`")
 
     def _sweep(self, features: Tensor, y: Tensor, trainer: Trains) -> HeadSweep:
-        l2 = getattr(getattr(trainer, "balance", None), "l2", 0.0) if isinstance(trainer, Trainer) else 0.0
+        l2 = trainer.l2
         sweep = LinearHeadSweep(
             objectives=self.objectives,
             penalties=self.penalties,
@@ -92,7 +90,7 @@ class ManyHeads(FeatureMethod):
             steps=self.head_steps,
             lr=self.head_lr,
             # spec feat 5.2: the released code has no L2 on the head for CLOvE and Fishr
-            l2={name: 0.0 if name in ("clove", "fishr") else l2 for name in self.objectives} | {"irm": l2},
+            l2={name: 0.0 if name in ("clove", "fishr") else l2 for name in (*self.objectives, "irm")},
             reduction=self.reduction,  # type: ignore[arg-type]
             start=self.start,
         )

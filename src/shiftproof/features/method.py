@@ -31,8 +31,6 @@ from shiftproof.objectives import (
     vrex_penalty,
 )
 from shiftproof.registry import register, with_options_of
-from shiftproof.training.balance import Weighted
-from shiftproof.training.trainer import Trainer
 
 Objective = Literal["erm", "irm", "vrex", "irmx", "ib-irm", "clove", "iga", "fishr", "groupdro"]
 Features = Literal["feat", "ifeat", "bonsai", "erm", "none"]
@@ -84,7 +82,7 @@ class FeatureMethod(EnvironmentMethod):
         """Stage 0, with the batch size, optimiser and L2 of the run; the head is left with the merged weights."""
         if self.features == "none":
             return None
-        size = getattr(trainer, "batch_size", None)
+        size = trainer.batch_size
         each = 1 if size is None else -(-len(dataset.train) // size)
         learner = self._learner(each, {**_settings(trainer), "compile": self._replays(trainer)})
         watch = {name: split for name, split in dataset.splits.items() if name != "train"}
@@ -94,13 +92,13 @@ class FeatureMethod(EnvironmentMethod):
             dataset.train,
             task=self.shape.task,
             watch=watch,
-            metric=getattr(trainer, "metric", None) or dataset.metric,
+            metric=trainer.metric or dataset.metric,
             inputs="batch",
         )
 
     def _replays(self, trainer: Trains) -> bool:
         """Whether the steps of stage 0 are captured and replayed on a GPU."""
-        return bool(getattr(trainer, "compile", False)) and self.capturable
+        return bool(trainer.compile) and self.how_trained.capturable
 
     def _learner(self, each: int, shared: dict[str, Any]) -> FeaturePretrainer:
         shared = {**shared, "steps": self.round_steps or self.round_epochs * each, "start": self.start}
@@ -221,16 +219,13 @@ class FeATMethod(FeatureMethod):
 
 def _settings(trainer: Trains) -> dict[str, Any]:
     """What stage 0 takes over from the trainer of the run."""
-    if not isinstance(trainer, Trainer):
-        return {"seed": trainer.seed}
-    balance = trainer.balance
     return {
         "batch_size": trainer.batch_size,
         "optimizer": trainer.optimizer,
         "lr": trainer.lr,
         "momentum": trainer.momentum,
         "weight_decay": trainer.weight_decay,
-        "l2": balance.l2 if isinstance(balance, Weighted) else 0.0,
+        "l2": trainer.l2,
         "seed": trainer.seed,
         "out": None if trainer.out is None else Path(trainer.out) / "features",
     }

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch import Tensor
 
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.methods.base import DataShape, Method, Network, make_head
+from shiftproof.methods.how_trained import HowTrained
 from shiftproof.nn import pool
 from shiftproof.objectives import sample_losses
 from shiftproof.registry import register
@@ -19,8 +22,6 @@ class ASAP(Method):
     (spec ciga 5.2); neither reads edge features.
     """
 
-    capturable = False  # how many edges a coarsened graph has is known only once it is there
-
     def __init__(self, shape: DataShape, *, network: Network | None = None, ratio: float = 0.25) -> None:
         super().__init__(shape)
         from shiftproof.nn.cluster_pooling import ClusterPooling
@@ -31,6 +32,11 @@ class ASAP(Method):
         self.pooling = ClusterPooling(spec.hidden, ratio=ratio, dropout=spec.dropout)
         self.second = spec.encoder(spec.hidden)
         self.head = make_head(spec.hidden, shape.num_outputs)
+
+    @property
+    def how_trained(self) -> HowTrained:
+        # how many edges a coarsened graph has is known only once it is there
+        return replace(super().how_trained, capturable=False)
 
     def forward(self, batch: GraphBatch) -> Tensor:
         h = self.first(batch.x, batch.edge_index, batch=batch.batch, num_graphs=batch.num_graphs)

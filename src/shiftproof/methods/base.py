@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
@@ -13,6 +14,7 @@ from shiftproof.data.dataset import Dataset, Split, Task
 from shiftproof.data.domains import DomainBatch
 from shiftproof.data.graphs import GraphBatch, GraphSet
 from shiftproof.errors import ShiftproofError
+from shiftproof.methods.how_trained import USUAL, HowTrained
 from shiftproof.nn import (
     POINT_CONVS,
     GNNEncoder,
@@ -34,9 +36,30 @@ Kind = Literal["graphs", "tensors"]
 
 
 class Trains(Protocol):
-    """What a method may ask of the trainer that prepares it (the trainer itself stands further right)."""
+    """All that a method may ask of the trainer that prepares it (the trainer itself stands further right)."""
 
-    seed: int
+    @property
+    def seed(self) -> int: ...
+    @property
+    def epochs(self) -> int: ...
+    @property
+    def batch_size(self) -> int | None: ...
+    @property
+    def optimizer(self) -> Literal["adam", "sgd"]: ...
+    @property
+    def lr(self) -> float: ...
+    @property
+    def momentum(self) -> float: ...
+    @property
+    def weight_decay(self) -> float: ...
+    @property
+    def l2(self) -> float: ...
+    @property
+    def metric(self) -> str | None: ...
+    @property
+    def compile(self) -> bool | Literal["fused"]: ...
+    @property
+    def out(self) -> Path | None: ...
 
     def fit_reference(
         self,
@@ -53,15 +76,6 @@ class Trains(Protocol):
     def score(self, logits: Tensor, dataset: Dataset, split: str) -> float:
         """How good the logits of a split are by the metric of the run; more is better."""
         ...
-
-
-@dataclass(frozen=True, eq=False)
-class FirstStage:
-    """A helper model, the name of its run, and how long it is trained (None: as long as the method)."""
-
-    method: Method
-    name: str
-    epochs: int | None = None
 
 
 @dataclass(frozen=True)
@@ -211,12 +225,6 @@ class Method(nn.Module):
     """
 
     weights: dict[str, float]
-    selection_floor: float | None = None  # an epoch is kept only if the metric exceeds this, where it is set
-    ties_by_loss: bool = False  # of epochs with the same metric the one with the lowest loss is kept, not the first
-    domain_by_domain: bool = False  # whether every batch is of one environment, and they take turns
-    mixes_environments: bool = False  # whether `arrange` shuffles them away: no preset draws batches from each then
-    searches_explanations: bool = False  # whether `explain` is an optimisation for every graph, so asked sparingly
-    capturable: bool = True  # whether a step understands padded batches; if not, `compile` leaves it as it is on a GPU
 
     def __init__(self, shape: DataShape) -> None:
         super().__init__()
@@ -234,48 +242,13 @@ class Method(nn.Module):
     def prepare(self, dataset: Dataset, trainer: Trains) -> None:
         """Stage 0, before training: fit an assistant, infer environments. Nothing by default."""
 
-    def first_stage(self) -> FirstStage | None:
-        """The model that `prepare` has the trainer fit, where several runs may fit theirs as one. None by default."""
-        return None
-
-    def resize_for(self, tensors: Mapping[str, Tensor]) -> None:
-        """Told the tensors about to be loaded, for methods whose sizes follow the training data. Nothing by default."""
-
-    @classmethod
-    def arrange(cls, dataset: Dataset, seed: int) -> Dataset:
-        """The data this method is trained and judged on: the data set itself, unless a method says otherwise."""
-        return dataset
-
     def start_epoch(self, epoch: int) -> None:
         """Told the number of each epoch before it begins, for terms that follow a schedule."""
 
     @property
-    def phase(self) -> tuple[Any, ...]:
-        """What a step of this epoch has built in beside the weights of its terms; a change has it captured anew."""
-        return ()
-
-    def selectable(self, epoch: int) -> bool:
-        """Whether the epoch may be the one that is kept. Always, by default."""
-        return True
-
-    def training_index(self, epoch: int) -> Tensor | None:
-        """The positions in the training split that make up an epoch, repeats allowed; None is each sample once.
-
-        A function of the epoch and of the method's buffers alone, so that a resumed run sees the same samples.
-        """
-        return None
-
-    def environments_of(self, train: Split) -> Tensor | None:
-        """The environments of training samples, for batches drawn from each of them: the data set's own."""
-        return train.env
-
-    def after_domains(self, count: int) -> None:
-        """Told after a step on each of `count` environments, where `domain_by_domain` is set."""
-
-    def head_parameters(self) -> list[nn.Parameter]:
-        """The parameters of the last layer, for balances that compare gradients there."""
-        head = getattr(self, "head", None)
-        return list(head.parameters()) if isinstance(head, nn.Module) else list(self.parameters())
+    def how_trained(self) -> HowTrained:
+        """What training takes into account of an unusual method; nothing by default."""
+        return USUAL
 
 
 def variant(base: type[Method], name: str, summary: str, **defaults: Any) -> type[Method]:
@@ -310,6 +283,7 @@ def reference_model(shape: DataShape, network: Network | nn.Module | None) -> ER
 __all__ = [
     "Batch",
     "DataShape",
+    "HowTrained",
     "Method",
     "Network",
     "Trains",

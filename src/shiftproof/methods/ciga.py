@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.base import DataShape, Network, make_head, variant
+from shiftproof.methods.how_trained import HowTrained
 from shiftproof.methods.interpretable import ClassifierInput, Extraction, InterpretableMethod, Rounding, Scorer
 from shiftproof.nn import GNNEncoder, GraphFeaturizer, Subgraph, pool, segment_mean
 from shiftproof.nn.frozen_running_stats import still_statistics
@@ -86,7 +88,6 @@ class CIGA(InterpretableMethod):
         self.reference = compat == "reference"
         if self.reference and spurious == "shared":
             spurious = "shared_detached"  # spec ciga D9
-        self.selection_floor = 0.0 if self.reference else None  # spec ciga D12
         self.contrast, self.contrast_pool, self.contrast_variant = contrast, contrast_pool, contrast_variant
         self.denominator, self.temperature = denominator, temperature
         self.spurious, self.hinge_normalize = spurious, hinge_normalize
@@ -98,6 +99,11 @@ class CIGA(InterpretableMethod):
             self.weights["hinge"] = beta
             self.spurious_head = SpuriousHead(width, shape.num_outputs)
             self.spurious_classifier = self._own_classifier(spec, width) if spurious == "conv" else None
+
+    @property
+    def how_trained(self) -> HowTrained:
+        # spec ciga D12
+        return replace(super().how_trained, selection_floor=0.0 if self.reference else None)
 
     def _own_classifier(self, spec: Network, width: int) -> GraphFeaturizer:
         if self.classifier_input != "feat" or spec.hidden != width:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -12,6 +13,7 @@ from shiftproof.errors import ShiftproofError
 from shiftproof.methods.adversary import Discriminator, as_it_is, reversed_gradient
 from shiftproof.methods.base import Batch, DataShape, Network, width_of
 from shiftproof.methods.environments import EnvironmentMethod, Environments
+from shiftproof.methods.how_trained import HowTrained
 from shiftproof.objectives import sample_losses
 from shiftproof.registry import register
 
@@ -29,7 +31,6 @@ class DANN(EnvironmentMethod):
     :math:`L_D`, so it is large where features tell nothing; DomainBed trains it with `betas=(0.5, 0.9)`.
     """
 
-    capturable = False  # which part moves is decided step by step
     conditional = False
 
     def __init__(
@@ -60,6 +61,10 @@ class DANN(EnvironmentMethod):
         self.gradient_penalty, self.discriminator_decay = gradient_penalty, discriminator_decay
         self.weights = {"task": 1.0, "domain": 1.0}
         self.turn = 0
+
+    @property
+    def how_trained(self) -> HowTrained:
+        return replace(super().how_trained, capturable=False)  # which part moves is decided step by step
 
     def start_epoch(self, epoch: int) -> None:
         self.turn = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from shiftproof.data.graphs import GraphBatch
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import DataShape, Network, make_head
 from shiftproof.methods.ciga import SpuriousHead
+from shiftproof.methods.how_trained import HowTrained
 from shiftproof.methods.interpretable import Extraction, InterpretableMethod
 from shiftproof.nn.frozen_running_stats import still_statistics
 from shiftproof.objectives import generalised_cross_entropy
@@ -58,14 +60,17 @@ class DisC(InterpretableMethod):
         if swap:
             start = max(swap_from, terms_from)
             self.later |= {"swapped_task": (start, swap_penalty), "swapped_bias": (start, swap_penalty * penalty)}
-        # a captured step is renewed when weights change, and not when only the samples' do
-        self.capturable = penalty > 0 or terms_from <= 0
         width = self.classifier.out_channels
         if swap:
             self.head = make_head(2 * width, shape.num_outputs, hidden=2 * width)
         self.spurious_head = SpuriousHead(2 * width if swap else width, shape.num_outputs)
         self.weights = {"task": 1.0}
         self.start_epoch(0)
+
+    @property
+    def how_trained(self) -> HowTrained:
+        # a captured step is renewed when weights change, and not when only the samples' do
+        return replace(super().how_trained, capturable=self.later["bias"][1] > 0 or self.terms_from <= 0)
 
     def start_epoch(self, epoch: int) -> None:
         self.weighted = epoch >= self.terms_from

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from shiftproof.data.dataset import Dataset
 from shiftproof.errors import unknown
 from shiftproof.methods.base import Batch, DataShape, Network, Trains, reference_model
+from shiftproof.methods.how_trained import HowTrained
 from shiftproof.methods.irm import IRM, Estimator
 from shiftproof.objectives import infer_environments, irm_penalty
 from shiftproof.registry import register
@@ -66,7 +68,12 @@ class EIIL(IRM):
         self.inference_steps = inference_steps
         self.reference_epochs = reference_epochs
         self.released = released
-        self.capturable = self.capturable and not released  # the inference in a batch waits for the device
+
+    @property
+    def how_trained(self) -> HowTrained:
+        how = super().how_trained
+        # the inference in a batch waits for the device
+        return replace(how, capturable=how.capturable and not self.released)
 
     def prepare(self, dataset: Dataset, trainer: Trains) -> None:
         if self.released:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from shiftproof.data.dataset import Dataset, Split
+from shiftproof.data.dataset import Dataset
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import Batch, DataShape, Network, Trains
 from shiftproof.methods.erm import ERM
+from shiftproof.methods.how_trained import HowTrained
 from shiftproof.objectives import mean_risk, random_environments, sample_losses
 
 Environments = Literal["auto", "given", "random"]
@@ -48,8 +50,9 @@ class EnvironmentMethod(ERM):
         elif train.env is not None:
             self.environment.copy_(train.env)
 
-    def environments_of(self, train: Split) -> Tensor | None:
-        return self.environment.index_select(0, train.index)
+    @property
+    def how_trained(self) -> HowTrained:
+        return replace(super().how_trained, environments=self.environment)
 
     def env(self, batch: Batch) -> Tensor:
         """The environment of each sample of a training batch."""

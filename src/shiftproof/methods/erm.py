@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch import Tensor, nn
 
 from shiftproof.methods.base import Batch, DataShape, Method, Network, width_of
-from shiftproof.nn import POINT_CONVS
+from shiftproof.methods.how_trained import HowTrained
+from shiftproof.nn import looks_at_places
 from shiftproof.objectives import sample_losses
 from shiftproof.registry import register
 
@@ -25,7 +28,10 @@ class ERM(Method):
         spec = network if isinstance(network, Network) else Network()
         self.featurizer = network if isinstance(network, nn.Module) else spec.build(shape)
         self.head = spec.head(shape, width_of(self.featurizer))
-        self.capturable = spec.conv not in POINT_CONVS  # padded batches do not say where points are
+
+    @property
+    def how_trained(self) -> HowTrained:
+        return replace(super().how_trained, capturable=not looks_at_places(self.featurizer))
 
     def forward(self, batch: Batch) -> Tensor:
         return self.classify(self.featurizer(batch))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import Batch, DataShape, Network
 from shiftproof.methods.environments import EnvironmentMethod, Environments
+from shiftproof.methods.how_trained import HowTrained
 from shiftproof.objectives import sample_losses
 from shiftproof.registry import register
 
@@ -25,8 +27,6 @@ class Fish(EnvironmentMethod):
     steps are the trainer's own, its optimiser keeps its state, and `domains_per_batch` is k (all environments unless
     it is set). Every batch has `batch_size` samples of one environment.
     """
-
-    domain_by_domain = True
 
     def __init__(
         self,
@@ -50,8 +50,13 @@ class Fish(EnvironmentMethod):
     def start_epoch(self, epoch: int) -> None:
         self.outset = [weight.detach().clone() for weight in self._weights()]
 
+    @property
+    def how_trained(self) -> HowTrained:
+        return replace(super().how_trained, after_domains=self.after_domains)
+
     @torch.no_grad()
     def after_domains(self, count: int) -> None:
+        """Go a share of the way that the steps on each of `count` environments went."""
         rate = self.meta_lr / count if self.per_domain else self.meta_lr
         for weight, before in zip(self._weights(), self.outset, strict=True):
             weight.copy_(torch.lerp(before, weight, rate))

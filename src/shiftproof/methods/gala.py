@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -13,6 +14,7 @@ from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.assistant import AssistantModel, AssistantSelection, EnvironmentAssistant, ProxyTable
 from shiftproof.methods.base import DataShape, Network, Trains
 from shiftproof.methods.ciga import CIGA
+from shiftproof.methods.how_trained import HowTrained
 from shiftproof.methods.upsampling import Upsampling, require_upsampling, upsampled
 from shiftproof.objectives import hinge, proxy_contrast
 from shiftproof.registry import register, with_options_of
@@ -133,8 +135,10 @@ class GALA(CIGA):
         """The proxies of the training samples; its `diagnostics(dataset)` says what they follow."""
         return ProxyTable(self.proxy, self.predicted, self.correct)
 
-    def training_index(self, epoch: int) -> Tensor | None:
-        return None if self.upsample == "off" else upsampled(self.correct, self.upsample)
+    @property
+    def how_trained(self) -> HowTrained:
+        samples = None if self.upsample == "off" else upsampled(self.correct, self.upsample)
+        return replace(super().how_trained, samples=samples)
 
     def start_epoch(self, epoch: int) -> None:
         self.once = self._one_over_copies()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -14,7 +14,7 @@ from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import DataShape, Method, Trains, variant
 from shiftproof.methods.counting import row_hashes
 from shiftproof.methods.graphlets import GraphletCounter, GraphletTable, graphlet_table, pair_bit, require_size
-from shiftproof.methods.sizes import take_sizes
+from shiftproof.methods.how_trained import HowTrained
 from shiftproof.nn import GNNEncoder, NodeBatchNorm
 from shiftproof.objectives import sample_losses
 from shiftproof.registry import register
@@ -97,8 +97,9 @@ class Gamma(Method):
         weight = self.class_weight[batch.y.long()]
         return {"task": (risk * weight).sum() / weight.sum()}
 
-    def resize_for(self, tensors: Mapping[str, Tensor]) -> None:
-        take_sizes(self, tensors, self.sized)
+    @property
+    def how_trained(self) -> HowTrained:
+        return replace(super().how_trained, sized_by_data=self.sized)
 
 
 @register("gamma-1hot", tags=("graphs",))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.methods.base import DataShape, Method, Network, make_head
 from shiftproof.methods.explanation import Explanation
+from shiftproof.methods.how_trained import HowTrained
 from shiftproof.nn import GraphFeaturizer, lift_to_edges, segment_mean, segment_sum
 from shiftproof.objectives import sample_losses
 from shiftproof.registry import register
@@ -26,8 +28,6 @@ class GIB(Method):
     (spec ciga 5.3), with `form="gmt"` of the part alone, and the graph is the mean of its nodes (spec gmt 5.6). Known
     to be unstable; larger batches or fewer inner steps help.
     """
-
-    capturable = False  # its sums over nodes know no padding
 
     def __init__(
         self,
@@ -51,6 +51,10 @@ class GIB(Method):
         self.weights = {"task": 1.0, "information": information, "connectivity": connectivity}
         for parameter in self.critic.parameters():
             parameter.requires_grad_(False)  # only its own inner steps move the critic
+
+    @property
+    def how_trained(self) -> HowTrained:
+        return replace(super().how_trained, capturable=False)  # its sums over nodes know no padding
 
     def parts(self, batch: GraphBatch) -> tuple[Tensor, Tensor, Tensor]:
         """The assignment of every node, the vector of the chosen part and that of the whole graph."""

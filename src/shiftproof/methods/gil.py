@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -11,6 +12,7 @@ from shiftproof.data.graphs import GraphBatch
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.assistant import cosine_kmeans, nearest_centre
 from shiftproof.methods.base import DataShape, Network
+from shiftproof.methods.how_trained import HowTrained
 from shiftproof.methods.interpretable import InterpretableMethod
 from shiftproof.nn.frozen_running_stats import still_statistics
 from shiftproof.objectives import env_risks, iga_penalty, mean_over_present
@@ -57,11 +59,15 @@ class GIL(InterpretableMethod):
         self.cluster_every, self.gradients_of, self.grouped = cluster_every, gradients_of, False
         self.balanced = terms_from <= 0
         self.weights = {"task": 1.0, "gradients": penalty}
-        # a captured step is renewed when weights change, and not when only the way to an environment does
-        self.capturable = cluster_every == "batch" and (penalty > 0 or terms_from <= 0)
         if cluster_every == "epoch":
             self.register_buffer("seen", torch.zeros(shape.num_train, self.classifier.out_channels))
             self.register_buffer("environment", torch.zeros(shape.num_train, dtype=torch.long))
+
+    @property
+    def how_trained(self) -> HowTrained:
+        # a captured step is renewed when weights change, and not when only the way to an environment does
+        told = self.cluster_every == "batch" and (self.penalty > 0 or self.terms_from <= 0)
+        return replace(super().how_trained, capturable=told)
 
     def start_epoch(self, epoch: int) -> None:
         self.balanced = epoch >= self.terms_from

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from typing import Any, Literal
@@ -17,6 +18,7 @@ from shiftproof.data.graphs import GraphBatch
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import DataShape, Network
 from shiftproof.methods.gsat import GSAT
+from shiftproof.methods.how_trained import HowTrained
 from shiftproof.nn import (
     BernoulliSubgraph,
     WeightedGINConv,
@@ -143,8 +145,8 @@ class GMTSimulated(GSAT):
         self.weights["information"] = self.penalty * (2 if warming else 1)
 
     @property
-    def phase(self) -> tuple[Any, ...]:
-        return (self.drawn,)
+    def how_trained(self) -> HowTrained:
+        return replace(super().how_trained, built_in=(self.drawn,))
 
     def distribution(self, batch: GraphBatch, logits: Tensor) -> BernoulliSubgraph:
         return BernoulliSubgraph(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -10,10 +11,11 @@ from torch import Tensor
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.errors import ShiftproofError
-from shiftproof.methods.base import DataShape, FirstStage, Method, Network, Trains, variant
+from shiftproof.methods.base import DataShape, Method, Network, Trains, variant
 from shiftproof.methods.explanation import Explanation
 from shiftproof.methods.gmt import GMTLin, GMTSimulated
 from shiftproof.methods.gsat import GSAT, head_of, warn_of_collapse
+from shiftproof.methods.how_trained import FirstStage, HowTrained
 from shiftproof.nn import BernoulliSubgraph, GraphFeaturizer, decode
 from shiftproof.objectives import sample_losses
 from shiftproof.registry import options_of, register, with_options_of
@@ -57,8 +59,6 @@ class GMTSam(Method):
     `gmt-simulated`.
     """
 
-    ties_by_loss = True
-
     @with_options_of(GMTSimulated)
     def __init__(
         self,
@@ -85,15 +85,26 @@ class GMTSam(Method):
         kinds: dict[str, type[GSAT]] = {"sampled": GMTSimulated, "soft": GSAT, "linear": GMTLin}
         self.extractor = kinds[extractor](shape, network=network, **options)
         self.extractor.requires_grad_(False)
-        self.capturable = self.extractor.capturable
         spec = network or Network()
         self.featurizer = GraphFeaturizer(spec.encoder(shape.in_shape[0], shape.edge_dim), readout=spec.readout)
         self.head = head_of(spec, shape)
         self.init, self.decoding, self.ratio = init, decoding, ratio
         self.layers = None if placement == "all" else (0,)
         self.freeze_mode, self.reference_epochs = freeze_mode, reference_epochs
+        self.epoch = 0
+
+    @property
+    def how_trained(self) -> HowTrained:
+        return replace(
+            super().how_trained,
+            capturable=self.extractor.how_trained.capturable,
+            selectable=self.selectable(self.epoch),
+            ties_by_loss=True,
+            first_stage=self.first_stage,
+        )
 
     def first_stage(self) -> FirstStage:
+        """The extractor, whose attention this classifier is given."""
         return FirstStage(self.extractor, "extractor", self.reference_epochs)
 
     def prepare(self, dataset: Dataset, trainer: Trains) -> None:
@@ -111,7 +122,11 @@ class GMTSam(Method):
             self.extractor.eval()
         return self
 
+    def start_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
     def selectable(self, epoch: int) -> bool:
+        """Whether the epoch may be the one that is kept: as the extractor says."""
         return self.extractor.selectable(epoch)
 
     @torch.no_grad()

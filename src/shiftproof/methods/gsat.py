@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -12,14 +13,15 @@ from torch import Tensor, nn
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.errors import ShiftproofError
-from shiftproof.methods.base import DataShape, FirstStage, Method, Network, Trains, make_head, reference_model
+from shiftproof.methods.base import DataShape, Method, Network, Trains, make_head, reference_model
 from shiftproof.methods.explanation import Explanation
+from shiftproof.methods.how_trained import FirstStage, HowTrained
 from shiftproof.nn import (
-    POINT_CONVS,
     BernoulliSubgraph,
     EdgeScorer,
     GraphFeaturizer,
     NodeScorer,
+    looks_at_places,
     segment_mean,
     segment_min,
 )
@@ -52,7 +54,6 @@ class GSAT(Method):
     """
 
     r: Tensor
-    ties_by_loss = True
 
     def __init__(
         self,
@@ -90,7 +91,6 @@ class GSAT(Method):
         self.schedule = PriorSchedule(initial_r, final_r, decay, decay_interval)
         self.attention_to, self.kl_on = attention, kl_on
         self.symmetric, self.candidates, self.smooth_min = symmetric, candidates, smooth_min
-        self.capturable = spec.conv not in POINT_CONVS  # padded batches do not say where points are
         self.featurizer = GraphFeaturizer(spec.encoder(shape.in_shape[0], shape.edge_dim), readout=spec.readout)
         dropout = scorer_dropout if scorer_dropout is not None else SCORER_DROPOUT if gmt else spec.dropout
         norm, dropout = ("instance" if scorer_norm is True else scorer_norm, dropout) if scorer_norm else (None, 0.0)
@@ -100,15 +100,27 @@ class GSAT(Method):
         self.reader = copy.deepcopy(self.featurizer) if own_encoder else None
         self.erm_epochs = erm_epochs
         self.penalty = penalty
+        self.epoch = 0
         self.weights = {"task": 1.0, "information": penalty}
         # a tensor, so that a compiled or captured step reads the value of its epoch
         self.register_buffer("r", torch.tensor(initial_r), persistent=False)
 
+    @property
+    def how_trained(self) -> HowTrained:
+        return replace(
+            super().how_trained,
+            capturable=not looks_at_places(self.featurizer),
+            selectable=self.selectable(self.epoch),
+            ties_by_loss=True,
+            first_stage=self.first_stage,
+        )
+
     def first_stage(self) -> FirstStage | None:
+        """The same networks without attention, where they are trained so at first."""
         if not self.erm_epochs:
             return None
         plain = reference_model(self.shape, self.featurizer)
-        plain.head, plain.capturable = self.head, self.capturable
+        plain.head = self.head
         return FirstStage(plain, "erm", self.erm_epochs)
 
     def prepare(self, dataset: Dataset, trainer: Trains) -> None:
@@ -116,17 +128,18 @@ class GSAT(Method):
             trainer.fit_reference(stage.method, dataset, stage.name, epochs=stage.epochs)
         if self.reader is not None:
             self.reader.load_state_dict(self.featurizer.state_dict())
-        epochs = getattr(trainer, "epochs", None)
-        if self.candidates == "final_r" and epochs is not None:
+        if self.candidates == "final_r":
             try:
-                self.schedule.require_reached(epochs)
+                self.schedule.require_reached(trainer.epochs)
             except ShiftproofError as early:
                 warnings.warn(f"{early}; the last epoch is kept instead of the best one", stacklevel=2)
 
     def start_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
         self.r.fill_(self.chance_at(epoch))
 
     def selectable(self, epoch: int) -> bool:
+        """Whether the epoch may be the one that is kept."""
         return self.candidates == "all" or self.schedule.reached(epoch)
 
     def chance_at(self, epoch: int) -> float:

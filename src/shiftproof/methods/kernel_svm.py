@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -16,7 +16,7 @@ from shiftproof.data.graphs import GraphBatch, GraphSet
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.base import DataShape, Method, Trains
 from shiftproof.methods.counting import Counts
-from shiftproof.methods.sizes import take_sizes
+from shiftproof.methods.how_trained import HowTrained
 from shiftproof.nn import segment_sum
 from shiftproof.objectives import sample_losses
 
@@ -139,8 +139,9 @@ class KernelSVM(Method):
     def losses(self, batch: GraphBatch) -> dict[str, Tensor]:
         return {"task": sample_losses(self(batch), batch.y, self.shape.task).mean()}
 
-    def resize_for(self, tensors: Mapping[str, Tensor]) -> None:
-        take_sizes(self, tensors, ("vocabulary", "weight"))
+    @property
+    def how_trained(self) -> HowTrained:
+        return replace(super().how_trained, sized_by_data=("vocabulary", "weight"))
 
 
 def _machine(rows: csr_array, kernel: np.ndarray | None, target: np.ndarray, cost: float) -> tuple[np.ndarray, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +15,7 @@ from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import DataShape, Method, Network, variant
 from shiftproof.methods.explanation import Explanation
 from shiftproof.methods.gsat import GSAT, head_of
+from shiftproof.methods.how_trained import HowTrained
 from shiftproof.methods.point_scoring import SCORER_DROPOUT, as_seen
 from shiftproof.methods.weighted import as_weighted
 from shiftproof.nn import POINT_CONVS, GraphFeaturizer, NodeScorer
@@ -51,9 +53,6 @@ class LRIGaussian(Method):
     gets noise on its features (spec gmt 5.8).
     """
 
-    capturable = False  # moved points have other edges in every step
-    ties_by_loss = True
-
     def __init__(
         self,
         shape: DataShape,
@@ -84,6 +83,11 @@ class LRIGaussian(Method):
         self.scorer = NodeScorer(spec.hidden, norm="batch", dropout=SCORER_DROPOUT, outputs=outputs)
         self.head = head_of(spec, shape)
         self.weights = {"task": 1.0, "information": penalty}
+
+    @property
+    def how_trained(self) -> HowTrained:
+        # moved points have other edges in every step
+        return replace(super().how_trained, capturable=False, ties_by_loss=True)
 
     def scaled(self, batch: GraphBatch) -> GraphBatch:
         """The batch in the coordinates that noise is added to."""

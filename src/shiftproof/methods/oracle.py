@@ -14,16 +14,22 @@ from shiftproof.data.joining import join
 from shiftproof.methods.base import Method
 from shiftproof.methods.ciga import XGNN
 from shiftproof.methods.erm import ERM
+from shiftproof.methods.how_trained import HowTrained
 from shiftproof.registry import datasets, register
 
 
 class _Unmoved(Method):
     """A method on data whose splits are alike."""
 
-    mixes_environments = True
+    mixes_environments = True  # presets ask this of the class: no batches are drawn from each environment then
+
+    @property
+    def how_trained(self) -> HowTrained:
+        return replace(super().how_trained, arrange=self.arrange)
 
     @classmethod
     def arrange(cls, dataset: Dataset, seed: int) -> Dataset:
+        """The same samples in splits that are alike."""
         if dataset.name == "two-piece":
             return _without_shortcut(dataset)
         names = [name for name in ("train", "val", "test") if name in dataset.splits]

@@ -29,7 +29,7 @@ from shiftproof.nn.multilinear import (
 )
 from shiftproof.nn.norms import GraphInstanceNorm, NodeBatchNorm
 from shiftproof.nn.point_convs import POINT_CONVS, EGNNConv, WeightedEdgeConv, WeightedPointTransformerConv
-from shiftproof.nn.points import PointEncoder, PointHead
+from shiftproof.nn.points import PointEncoder, PointHead, looks_at_places
 from shiftproof.nn.pooling import pool, readout
 from shiftproof.nn.sampling import BernoulliSubgraph, bernoulli_draws, straight_through, uniform_draws
 from shiftproof.nn.scorers import EdgeScorer, NodeScorer, lift_to_edges, reverse_edges, symmetrise
@@ -83,6 +83,7 @@ __all__ = [
     "head",
     "in_chunks",
     "lift_to_edges",
+    "looks_at_places",
     "mean_of_samples",
     "multilinear_extension",
     "multilinear_gap",

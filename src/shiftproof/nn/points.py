@@ -174,3 +174,8 @@ class PointHead(nn.Module):
 
     def extra_repr(self) -> str:
         return f"dropout={self.dropout}"
+
+
+def looks_at_places(network: nn.Module) -> bool:
+    """Whether a network reads where points lie, which padded batches do not say."""
+    return any(isinstance(part, PointEncoder) for part in network.modules())

@@ -126,7 +126,7 @@ class Pair(Balance):
     def before(self, method: Method, step: int) -> None:
         if not (self.freeze_featurizer and self.phase(step)):
             return
-        kept = {id(p) for p in method.head_parameters()}
+        kept = {id(p) for p in head_parameters(method)}
         for module in method.modules():
             own = list(module.parameters())
             if own and not any(id(p) in kept for p in own):
@@ -186,7 +186,7 @@ class Pair(Balance):
     def _compared(self, method: Method, moved: list[nn.Parameter]) -> list[nn.Parameter]:
         if self.parameters == "all":
             return moved
-        head = {id(p) for p in method.head_parameters()}
+        head = {id(p) for p in head_parameters(method)}
         wanted = self.parameters == "head"
         chosen = [p for p in moved if (id(p) in head) == wanted]
         return chosen or moved  # a frozen featurizer, or a method that is all head
@@ -235,3 +235,9 @@ class Pair(Balance):
             self.names = list(state["names"])
             self.balancer = self._made(list(state["preference"]))
             self.balancer.load_state_dict(state["balancer"])
+
+
+def head_parameters(method: Method) -> list[nn.Parameter]:
+    """The parameters of the last layer of a method; all of them where it has no `head`."""
+    head = getattr(method, "head", None)
+    return list(head.parameters()) if isinstance(head, nn.Module) else list(method.parameters())

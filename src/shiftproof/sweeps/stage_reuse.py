@@ -145,7 +145,7 @@ def _config_of(job: Job, dataset: Dataset) -> dict[str, Any]:
     plan = Plan.make(job.method, dataset, {key: value for key, value in job.settings.items() if key != "group"})
     built = plan.build(None)
     trainer = Trainer(**plan.training, balance=plan.balance(), seed=job.seed, out=job.out, device="cpu")
-    return Loop(trainer, built, plan.make_method.arrange(dataset, job.seed), plan.config(None)).config
+    return Loop(trainer, built, dataset, plan.config(None)).config
 
 
 def _trained_alike(timing: Mapping[str, Any], job: Job) -> bool:

@@ -35,7 +35,7 @@ def all_measures(method: Method, samples: Split, dataset: Dataset, split: str) -
     """Every measure that fits the task, for a split and inside each of its environments.
 
     A method that explains itself is also held against the ground truth of the split's edges, where that is known; one
-    that searches for every explanation anew (`Method.searches_explanations`) only on splits that are not trained or
+    that searches for every explanation anew (`HowTrained.searches_explanations`) only on splits that are not trained or
     selected on, because the search costs more than the training.
     """
     p = predict(method, samples)
@@ -49,7 +49,7 @@ def all_measures(method: Method, samples: Split, dataset: Dataset, split: str) -
             (names[e] if e < len(names) else str(e)): _one_environment(p.of(p.env == e))
             for e in numbers[:MOST_ENVIRONMENTS_LISTED]
         }
-    worth_it = not (method.searches_explanations and split in ("train", "val"))
+    worth_it = not (method.how_trained.searches_explanations and split in ("train", "val"))
     if isinstance(samples, GraphSet) and samples.edge_truth is not None and hasattr(method, "explain") and worth_it:
         values |= explanation_measures(method, samples)
     return values

@@ -17,7 +17,7 @@ from torch import Tensor
 from shiftproof.data.dataset import Dataset, Split
 from shiftproof.data.domain_batches import DomainBatchSampler
 from shiftproof.errors import ShiftproofError, TrainingDiverged, unknown
-from shiftproof.methods.base import Method, Trains
+from shiftproof.methods.base import HowTrained, Method, Trains
 from shiftproof.runtime import files as files
 from shiftproof.runtime.devices import device_name, pick_device
 from shiftproof.runtime.fingerprints import commit, versions
@@ -45,6 +45,8 @@ class Loop:
         self.trainer = trainer
         self.device = pick_device(trainer.device)
         self.method = method.to(self.device)
+        how = self.method.how_trained
+        dataset = dataset if how.arrange is None else how.arrange(dataset, trainer.seed)
         self.metric = trainer.metric or dataset.metric
         require_measure(self.metric, dataset.task)
         self.selection = _selection(trainer.selection, dataset)
@@ -59,7 +61,7 @@ class Loop:
         chosen = config_of(trainer, method, dataset, self.selection, self.metric, config)
         self.config = chosen if self.folder is None else chosen | {"data_digest": digest(dataset)}
         self.epoch = self.step = 0
-        self.best_epoch, self.best_value = -1, math.nan if method.selection_floor is None else method.selection_floor
+        self.best_epoch, self.best_value = -1, math.nan if how.selection_floor is None else how.selection_floor
         self.best_loss = math.nan  # of the validation split, where it decides between equal values of the metric
         self.best: dict[str, Tensor] = {}
         self.history: list[dict[str, Any]] = []
@@ -158,10 +160,10 @@ class Loop:
     def _train_epoch(self, stepper: Stepper) -> None:
         self.method.train()
         self.method.start_epoch(self.epoch)
-        chosen = self.method.training_index(self.epoch)
-        train = self.train if chosen is None else self.train[chosen]
+        how = self.method.how_trained
+        train = self.train if how.samples is None else self.train[how.samples]
         one_by_one = 0  # domains whose turn is over, for methods that take one after another
-        for part, size, order, domains in self._parts(train):
+        for part, size, order, domains in self._parts(train, how):
             for values in stepper.epoch(part, size, order, self.step):
                 self.names = stepper.names
                 self.pending.append((self.epoch, self.step, values))
@@ -169,27 +171,27 @@ class Loop:
                 if len(self.pending) >= STEPS_BETWEEN_LOOKS:
                     self._look()
                 one_by_one += 1
-                if self.method.domain_by_domain and one_by_one % domains == 0:
-                    self.method.after_domains(domains)
+                if how.after_domains is not None and one_by_one % domains == 0:
+                    how.after_domains(domains)
         if isinstance(stepper, ReplayedStepper):
             self.room = stepper.room
         if report := self.trainer.balance.report():
             self._look()
             self.history[-1]["balance"] = report
 
-    def _parts(self, train: Split) -> Iterator[tuple[Split, int | None, torch.Generator | None, int]]:
+    def _parts(self, train: Split, how: HowTrained) -> Iterator[tuple[Split, int | None, torch.Generator | None, int]]:
         """The samples of an epoch, the size of its batches, how they are shuffled (None: they are), domains a batch."""
-        trainer, method = self.trainer, self.method
-        wanted = trainer.domains_per_batch or ("all" if method.domain_by_domain else None)
+        trainer, one_by_one = self.trainer, how.after_domains is not None
+        wanted = trainer.domains_per_batch or ("all" if one_by_one else None)
         if wanted is None:
             yield train, trainer.batch_size, self.order, 1
             return
-        env = method.environments_of(train)
+        env = train.env if how.environments is None else how.environments.index_select(0, train.index)
         if env is None:
             raise ShiftproofError(f"'domains_per_batch' needs environments, which '{self.dataset.name}' does not have")
         sampler = DomainBatchSampler(env, wanted, trainer.batch_size, steps=trainer.steps_per_epoch)
         positions = sampler.epoch(self.order)
-        size = sampler.size if method.domain_by_domain else sampler.size * sampler.domains
+        size = sampler.size if one_by_one else sampler.size * sampler.domains
         # an epoch may be many passes through the data: no more than about one of them is laid out at a time
         at_once = max(len(train) // positions[0].numel(), 1)
         for some in positions.split(at_once):
@@ -270,10 +272,11 @@ class Loop:
         value = record[judge][self.metric]
         value = math.nan if value is None else value
         nothing_yet = math.isnan(self.best_value) and (self.best_epoch < 0 or not math.isnan(value))
-        by_loss = self.method.ties_by_loss if trainer.ties_by_loss is None else trainer.ties_by_loss
+        how = self.method.how_trained
+        by_loss = how.ties_by_loss if trainer.ties_by_loss is None else trainer.ties_by_loss
         loss = measure("loss", seen[judge]) if by_loss else math.nan
         improved = better(self.metric, value, self.best_value) or (value == self.best_value and loss < self.best_loss)
-        if (nothing_yet or improved) and self.method.selectable(self.epoch):
+        if (nothing_yet or improved) and how.selectable:
             self.best_epoch, self.best_value, self.best_loss = self.epoch, value, loss
             if self.selection != "stopped":
                 self.best = {name: tensor.detach().clone() for name, tensor in self.method.state_dict().items()}
@@ -285,7 +288,7 @@ class Loop:
         self._look()
         if not self.best:
             self._require_finite_weights()
-        floor = self.method.selection_floor
+        floor = self.method.how_trained.selection_floor
         unbeaten = floor is not None and self.selection not in ("last", "stopped") and not self.best
         if self.best:
             self.method.load_state_dict(self.best)
@@ -324,16 +327,14 @@ class Loop:
         if self.trainer.compile:
             replayed = FusedStepper if self.trainer.compile == "fused" else ReplayedStepper
             kind = replayed if self.device.type == "cuda" else CompiledStepper
-        if issubclass(kind, ReplayedStepper) and (not self.method.capturable or self.dataset.augment is not None):
+        augment = self.dataset.augment
+        if issubclass(kind, ReplayedStepper) and (not self.method.how_trained.capturable or augment is not None):
             kind = EagerStepper
         trainer, parameters = self.trainer, [p for group in optimizer.param_groups for p in group["params"]]
-        stepper = kind(
-            self.method, optimizer, trainer.balance, renewed=lambda step: make_optimizer(trainer, parameters, step)
-        )
-        stepper.augment = self.dataset.augment
-        if isinstance(stepper, ReplayedStepper):
-            stepper.room = self.room
-        return stepper
+        renewed = lambda step: make_optimizer(trainer, parameters, step)  # noqa: E731
+        if issubclass(kind, ReplayedStepper):
+            return kind(self.method, optimizer, trainer.balance, renewed=renewed, room=self.room)
+        return kind(self.method, optimizer, trainer.balance, renewed=renewed, augment=augment)
 
     def _save(self, optimizer: torch.optim.Optimizer | None) -> None:
         if self.folder is not None:
@@ -357,6 +358,47 @@ class Loop:
     ) -> torch.optim.Optimizer | None:
         """Go on from a state that `path` holds; the optimiser with its own."""
         return go_on_from(self, tensors, note, path, optimizer)
+
+    def take_epoch(
+        self,
+        values: Tensor,
+        names: Sequence[str],
+        seconds: float,
+        *,
+        broken: str | None = None,
+        seen: Mapping[str, Predictions] | None = None,
+    ) -> str:
+        """Keep what an epoch was that a stack made of this run: the loss values of its steps, `[steps, terms]`.
+
+        `broken` is a weight that is no longer finite, `seen` are the predictions where the stack has made them.
+        """
+        self.names = list(names)
+        self.epoch_seconds.append(seconds)
+        self.record([(self.epoch, self.step - len(values) + number) for number in range(len(values))], values)
+        if broken is not None:
+            raise self.broken(broken)
+        return self.evaluate(seen) if self.is_due() else ""
+
+    def trained_with(self, count: int) -> None:
+        """From here on the run is one of so many that are trained as one; the clock shows its share."""
+        self.together = count
+
+    def stepped(self, count: int, room: tuple[int, int] | None) -> None:
+        """Count the steps of an epoch that a stack made."""
+        self.step += count
+        self.room = room
+
+    def next_epoch(self) -> None:
+        """Count an epoch that a stack made."""
+        self.epoch += 1
+
+    def spent(self, seconds: float) -> None:
+        """Tell the run how long it has taken so far."""
+        self.seconds = seconds
+
+    def stand_where(self, other: Loop) -> None:
+        """Count epochs, steps and time like another run, with which this one goes on in a stack."""
+        self.epoch, self.step, self.seconds, self.room = other.epoch, other.step, other.seconds, other.room
 
     def title(self) -> str:
         return f"{self.config.get('method')} on {self.config.get('data')}, seed {self.trainer.seed}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,10 +26,8 @@ from shiftproof.training.loop import Loop
 from shiftproof.training.optimizers import make_optimizer
 from shiftproof.training.run import STACK, Run
 from shiftproof.training.stack import BatchStack, CannotStack, Stack, StackedStepper
+from shiftproof.training.trainer import Trainer
 from shiftproof.training.weights import pack_optimizer, restore, unpack_optimizer
-
-if TYPE_CHECKING:
-    from shiftproof.training.trainer import Trainer
 
 LOOKS_AHEAD = ("cuda",)  # devices that are still at the steps of an epoch while the next one is laid out
 ALIKE = ("epochs", "batch_size", "optimizer", "lr", "momentum", "betas", "weight_decay", "compile", "device")
@@ -42,11 +41,11 @@ def require_alike(loops: Sequence[Loop]) -> None:
     shapes = _shapes(method)
     if not isinstance(first.train, GraphSet):
         raise CannotStack("runs on graphs can be stacked, not those on plain tensors")
-    if not method.capturable or type(method).training_index is not Method.training_index:
+    if not method.how_trained.capturable or method.how_trained.samples is not None:
         raise CannotStack(f"'{name}' chooses its samples or sizes as it goes and cannot be stacked")
     if first.dataset.augment is not None:
         raise CannotStack(f"batches of '{first.dataset.name}' are changed one by one, so its runs cannot be stacked")
-    if method.domain_by_domain or trainer.domains_per_batch is not None:
+    if method.how_trained.after_domains is not None or trainer.domains_per_batch is not None:
         raise CannotStack("runs whose batches are drawn from every environment cannot be stacked")
     if not isinstance(trainer.balance, Weighted) or trainer.balance.watch_conflicts:
         raise CannotStack("only runs that minimise a weighted sum of their terms can be stacked")
@@ -98,7 +97,7 @@ class Together:
         splits = {name: [len(loop.data[name]) for loop in loops] for name in loops[0].looked_at}
         self.predicts = all(len(set(counts)) == 1 for counts in splits.values())
         for loop in loops:
-            loop.together = len(loops)
+            loop.trained_with(len(loops))
 
     def run(self) -> list[Run | TrainingDiverged]:
         """Every member's run, or why it has none."""
@@ -116,7 +115,7 @@ class Together:
             for i, loop in enumerate(self.loops):
                 torch.manual_seed(loop.trainer.seed)
                 try:
-                    loop.prepare(None if ready is None else _Ready(loop.trainer, ready))
+                    loop.prepare(None if ready is None else ready_trainer(loop.trainer, ready))
                 except TrainingDiverged as diverged:
                     self.lost[i] = diverged
             torch.manual_seed(trainer.seed)
@@ -133,7 +132,7 @@ class Together:
                 note = self._epoch(stepper)
                 display.advance(first.epoch, note)
                 for loop in self.loops:
-                    loop.seconds = before + (time.perf_counter() - begun) / len(self.loops)
+                    loop.spent(before + (time.perf_counter() - begun) / len(self.loops))
                 if time.monotonic() - saved >= trainer.checkpoint_seconds:
                     self._save(stepper)
                     saved = time.monotonic()
@@ -145,9 +144,9 @@ class Together:
 
         Where it cannot be stacked, every member trains its own when it is prepared.
         """
-        stages = [loop.method.first_stage() for loop in self.loops]
-        found = [stage for stage in stages if stage is not None]
-        if len(found) < len(stages):
+        makers = [loop.method.how_trained.first_stage for loop in self.loops]
+        found = [stage for make in makers if make is not None and (stage := make()) is not None]
+        if len(found) < len(self.loops):
             return None
         for loop, stage in zip(self.loops, found, strict=True):
             loop.begin()
@@ -169,10 +168,7 @@ class Together:
 
     def _epoch(self, stepper: StackedStepper) -> str:
         loops, started = self.loops, time.perf_counter()
-        for loop in loops:
-            loop.method.train()
-            loop.method.start_epoch(loop.epoch)
-        self.stack.weights = dict(self.first.method.weights)
+        self.stack.start_epoch(self.first.epoch)
         going = self._going()
         trains, orders = [loop.train for loop in loops], [loop.order for loop in loops]
         size = self.first.trainer.batch_size
@@ -185,29 +181,23 @@ class Together:
             with self._aside():
                 self.ahead = stepper.lay_out(trains, size, orders)  # type: ignore[arg-type]
         values = torch.stack(steps).double().cpu()  # [steps, terms, members]; waits for the device, so `padded` may go
-        where = [(self.first.epoch, self.first.step + number) for number in range(len(values))]
         seconds = (time.perf_counter() - started) / len(loops)
         broken = self._broken_weights()
         seen = self._predictions() if self.first.is_due() else None
         note = ""
         for i, loop in enumerate(loops):
-            loop.step += len(values)
-            loop.room = stepper.room
+            loop.stepped(len(values), stepper.room)
             if i in going:
-                loop.names = stepper.names
-                loop.epoch_seconds.append(seconds)
+                own = None if seen is None else seen[i]
                 try:
-                    loop.record(where, values[:, :, i])
-                    if i in broken:
-                        raise loop.broken(broken[i])
-                    note = loop.evaluate(seen[i]) if seen is not None else note
+                    note = loop.take_epoch(values[:, :, i], stepper.names, seconds, broken=broken.get(i), seen=own)
                 except TrainingDiverged as diverged:
                     self.lost[i] = diverged
                 if loop.stopped:
                     self.kept[i] = {name: tensor.clone() for name, tensor in loop.method.state_dict().items()}
             elif i in self.kept:  # the step of the others moved this one too, perhaps to where nothing is finite
                 loop.method.load_state_dict(self.kept[i])
-            loop.epoch += 1
+            loop.next_epoch()
         return note
 
     def _aside(self) -> AbstractContextManager[Any]:
@@ -260,10 +250,10 @@ class Together:
         optimizer = make_optimizer(trainer, moved, max(self.first.step - 1, 0))
         self.stack.columns(optimizer, self.own)  # type: ignore[arg-type]
         renewed = lambda step: make_optimizer(trainer, moved, step)  # noqa: E731
-        stepper = StackedStepper(self.stack, optimizer, trainer.balance, renewed=renewed)
-        stepper.usable = bool(trainer.compile) and self.first.device.type == "cuda"
-        stepper.room = self.first.room
-        return stepper
+        usable = bool(trainer.compile) and self.first.device.type == "cuda"
+        return StackedStepper(
+            self.stack, optimizer, trainer.balance, renewed=renewed, room=self.first.room, usable=usable
+        )
 
     def _try(self) -> None:
         """See whether the method can be stacked at all, without leaving a trace."""
@@ -343,7 +333,7 @@ class Together:
             loop = self.loops[i]
             restore(loop.method, whole.method.state_dict(), str(loop.folder))
             unpack_optimizer(self.own[i], packed)  # type: ignore[arg-type]
-            loop.epoch, loop.step, loop.seconds, loop.room = whole.epoch, whole.step, whole.seconds, whole.room
+            loop.stand_where(whole)
 
     def _conclude(self) -> list[Run | TrainingDiverged]:
         """The last first: as long as any run is unfinished, the one that holds the checkpoint is."""
@@ -363,22 +353,20 @@ class Together:
         return [found[i] for i in range(len(self.loops))]
 
 
-class _Ready:
+@dataclass
+class _Ready(Trainer):
     """A trainer to which the first stage of its run comes trained."""
 
-    def __init__(self, trainer: Trainer, stage: str) -> None:
-        self.trainer, self.stage = trainer, stage
-        self.seed = trainer.seed
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.trainer, name)
+    stage: str = ""
 
     def fit_reference(self, method: Method, dataset: Dataset, name: str, **options: Any) -> None:
         if name != self.stage:
-            self.trainer.fit_reference(method, dataset, name, **options)
+            super().fit_reference(method, dataset, name, **options)
 
-    def score(self, logits: Tensor, dataset: Dataset, split: str) -> float:
-        return self.trainer.score(logits, dataset, split)
+
+def ready_trainer(trainer: Trainer, stage: str) -> Trainer:
+    """The same trainer, which leaves the helper model of this name as it is."""
+    return _Ready(**{field.name: getattr(trainer, field.name) for field in fields(trainer)}, stage=stage)
 
 
 def fit_together(loops: Sequence[Loop]) -> list[Run | TrainingDiverged]:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from shiftproof.data.graphs import GraphBatch, GraphSet
 from shiftproof.data.padding import PaddedBatches, pad_batches, room_for
 from shiftproof.errors import ShiftproofError
-from shiftproof.methods.base import Method
+from shiftproof.methods.base import HowTrained, Method
 from shiftproof.nn.stacked_linear import WholeLinear
 from shiftproof.nn.stacking import stacking
 from shiftproof.training.steps import ReplayedStepper
@@ -86,14 +86,20 @@ class Stack(Method):
             whole = torch.stack([member.get_buffer(name) for member in members])
             for number, member in enumerate(members):
                 path, _, last = name.rpartition(".")
-                member.get_submodule(path)._buffers[last] = whole[number]
+                setattr(member.get_submodule(path), last, whole[number])
             self.register_buffer(name.replace(".", "|"), whole)
             self.whole[f"method.{name}"] = whole
         self._calls = (_Calls(members[0]),)  # in a tuple, because the weights are given with every call
 
     @property
-    def phase(self) -> tuple[Any, ...]:
-        return self.members[0].phase
+    def how_trained(self) -> HowTrained:
+        return self.members[0].how_trained
+
+    def start_epoch(self, epoch: int) -> None:
+        for member in self.members:
+            member.train()
+            member.start_epoch(epoch)
+        self.weights = dict(self.members[0].weights)
 
     def losses(self, batch: BatchStack) -> dict[str, Tensor]:  # type: ignore[override]
         """The named terms of every member, `[members]` each."""
@@ -193,11 +199,15 @@ class StackedStepper(ReplayedStepper):
         if not self.usable:
             return self.move(batch, step)
         last = self.last = self.last or StackedStepper(self.method, self.optimizer, self.balance)
-        last.optimizer = self.optimizer
-        if last.buffer is None:
-            last.buffer = batch  # type: ignore[assignment]
-        else:
-            last.buffer.copy_(list(batch.fields.values()))  # type: ignore[union-attr]
-        terms = last._replay(step) if last._ready(step) else last.move(last.buffer, step)  # type: ignore[arg-type]
+        terms = last.one(batch, self.optimizer, step)
         self.names = last.names
         return terms
+
+    def one(self, batch: BatchStack, optimizer: torch.optim.Optimizer, step: int) -> Tensor:
+        """A step on a batch whose size is always the same, with the optimiser of all others."""
+        self.optimizer = optimizer
+        if self.buffer is None:
+            self.buffer = batch  # type: ignore[assignment]
+        else:
+            self.buffer.copy_(list(batch.fields.values()))  # type: ignore[union-attr]
+        return self._replay(step) if self._ready(step) else self.move(self.buffer, step)  # type: ignore[arg-type]

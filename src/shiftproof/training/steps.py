@@ -40,15 +40,15 @@ class EagerStepper:
     forgets the state. `augment` changes a batch before its step.
     """
 
-    augment: Callable[[Batch], Batch] | None = None
-
     def __init__(
         self,
         method: Method,
         optimizer: torch.optim.Optimizer,
         balance: Balance,
         renewed: Callable[[int], torch.optim.Optimizer] | None = None,
+        augment: Callable[[Batch], Batch] | None = None,
     ) -> None:
+        self.augment = augment
         self.method = method
         self.optimizer = optimizer
         self.balance = balance
@@ -90,8 +90,9 @@ class CompiledStepper(EagerStepper):
         optimizer: torch.optim.Optimizer,
         balance: Balance,
         renewed: Callable[[int], torch.optim.Optimizer] | None = None,
+        augment: Callable[[Batch], Batch] | None = None,
     ) -> None:
-        super().__init__(method, optimizer, balance, renewed)
+        super().__init__(method, optimizer, balance, renewed, augment)
         compiled = torch.compile(_losses_of_fields, dynamic=True)
 
         def losses(batch: Batch) -> dict[str, Tensor]:
@@ -124,7 +125,7 @@ class ReplayedStepper(EagerStepper):
     the captured graph reads, and `node_mask` keeps the padding out of every statistic, so losses are those of the
     eager step. A batch that finds no room, or the last and smaller one, runs eagerly with the same parameters and
     optimiser state. A method that cannot be captured (it waits for the device, or its sizes depend on the data) is
-    trained eagerly after one warning.
+    trained eagerly after one warning. `room` are the nodes and edges of a slot, where an earlier run has chosen them.
     """
 
     GRAIN = 64  # slots are rounded up to so many nodes and edges
@@ -135,15 +136,18 @@ class ReplayedStepper(EagerStepper):
         optimizer: torch.optim.Optimizer,
         balance: Balance,
         renewed: Callable[[int], torch.optim.Optimizer] | None = None,
+        *,
+        room: tuple[int, int] | None = None,
+        usable: bool = True,
     ) -> None:
         super().__init__(method, optimizer, balance, renewed)
         self.captured: torch.cuda.CUDAGraph | None = None
         self.phase: tuple | None = None
-        self.usable = True
+        self.usable = usable
         self.buffer: Batch | None = None
         self.targets: list[Tensor] = []
         self.values = torch.empty(0)
-        self.room: tuple[int, int] | None = None
+        self.room: tuple[int, int] | None = room
 
     def epoch(self, train: Split, size: int | None, order: torch.Generator | None, step: int) -> Iterator[Tensor]:
         if not self.usable:
@@ -206,7 +210,7 @@ class ReplayedStepper(EagerStepper):
 
     def _phase(self, step: int) -> tuple:
         """What a captured step has built in: it is captured anew when the balance or the method changes it."""
-        return self.balance.phase(step), *self.method.weights.items(), *self.method.phase
+        return self.balance.phase(step), *self.method.weights.items(), *self.method.how_trained.built_in
 
     def _replay(self, step: int) -> Tensor:
         assert self.captured is not None, step

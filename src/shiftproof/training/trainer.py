@@ -73,6 +73,11 @@ class Trainer:
         if self.steps_per_epoch is not None and self.domains_per_batch is None:
             raise ShiftproofError("'steps_per_epoch' counts batches of 'domains_per_batch', which is not set")
 
+    @property
+    def l2(self) -> float:
+        """The weight of the squared norm of all parameters in what is minimised."""
+        return self.balance.l2 if isinstance(self.balance, Weighted) else 0.0
+
     def fit(self, method: Method, dataset: Dataset, *, config: dict[str, Any] | None = None) -> Run:
         """Train the method and return its run; the method is left with the weights of the selected epoch."""
         loop = Loop(self, method, dataset, config)

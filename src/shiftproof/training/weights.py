@@ -9,12 +9,13 @@ from torch import Tensor
 
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import Method
+from shiftproof.methods.sizes import take_sizes
 
 
 def restore(module: torch.nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
     """Load weights whose names and shapes must fit exactly; a method may first take on the sizes it is to load."""
     if isinstance(module, Method):
-        module.resize_for(tensors)
+        take_sizes(module, tensors, module.how_trained.sized_by_data)
     expected = module.state_dict()
     missing, foreign = sorted(expected.keys() - tensors.keys()), sorted(tensors.keys() - expected.keys())
     if missing or foreign:

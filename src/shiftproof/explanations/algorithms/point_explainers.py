@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -16,6 +18,7 @@ from shiftproof.explanations.algorithms.posthoc import PostHoc
 from shiftproof.methods.base import DataShape, Method, Network, Trains, width_of
 from shiftproof.methods.explanation import Explanation
 from shiftproof.methods.gsat import head_of
+from shiftproof.methods.how_trained import HowTrained
 from shiftproof.methods.point_scoring import SCORER_DROPOUT, as_seen
 from shiftproof.methods.weighted import as_weighted
 from shiftproof.nn import GraphFeaturizer, NodeScorer
@@ -43,8 +46,6 @@ class BernMask(_PostHocPoints):
     `entropy` the two weights (spec gmt 5.8).
     """
 
-    searches_explanations = True
-
     def __init__(
         self,
         shape: DataShape,
@@ -58,6 +59,10 @@ class BernMask(_PostHocPoints):
         super().__init__(shape, network=network)
         require_search("BernMask", steps, mask_lr, size, entropy)  # before a model is trained for it
         self.steps, self.mask_lr, self.size, self.entropy = steps, mask_lr, size, entropy
+
+    @property
+    def how_trained(self) -> HowTrained:
+        return replace(super().how_trained, searches_explanations=True)
 
     def scores(self, batch: GraphBatch) -> Tensor:
         return bernmask(self.explained, batch, steps=self.steps, lr=self.mask_lr, size=self.size, entropy=self.entropy)
@@ -136,9 +141,6 @@ class PointMask(Method):
     its features let through instead (spec gmt 5.8).
     """
 
-    capturable = False  # padded batches do not say where points are
-    ties_by_loss = True
-
     def __init__(
         self, shape: DataShape, *, network: Network | None = None, threshold: float = 0.2, penalty: float = 0.01
     ) -> None:
@@ -153,6 +155,11 @@ class PointMask(Method):
         self.scorer = NodeScorer(spec.hidden, norm="batch", dropout=SCORER_DROPOUT, outputs=2)
         self.head = head_of(spec, shape)
         self.weights = {"task": 1.0, "information": penalty}
+
+    @property
+    def how_trained(self) -> HowTrained:
+        # padded batches do not say where points are
+        return replace(super().how_trained, capturable=False, ties_by_loss=True)
 
     def beliefs(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         """Mean and logarithm of the variance of each point's `z`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from shiftproof.explanations.algorithms.graphmask import ALLOWANCE, LayerGates, 
 from shiftproof.explanations.algorithms.masks import gnnexplainer, require_search
 from shiftproof.methods.base import DataShape, Method, Network, Trains, reference_model, width_of
 from shiftproof.methods.explanation import Explanation
+from shiftproof.methods.how_trained import HowTrained
 from shiftproof.methods.weighted import WeightedModel, as_weighted
 from shiftproof.objectives import sample_losses
 from shiftproof.registry import register, with_options_of
@@ -74,8 +76,6 @@ class GNNExplainerMethod(PostHoc):
     `steps` and `mask_lr` are those of Adam on the mask, `size` and `entropy` the two weights.
     """
 
-    searches_explanations = True
-
     def __init__(
         self,
         shape: DataShape,
@@ -89,6 +89,10 @@ class GNNExplainerMethod(PostHoc):
         super().__init__(shape, network=network)
         require_search("GNNExplainer", steps, mask_lr, size, entropy)  # before a model is trained for it
         self.steps, self.mask_lr, self.size, self.entropy = steps, mask_lr, size, entropy
+
+    @property
+    def how_trained(self) -> HowTrained:
+        return replace(super().how_trained, searches_explanations=True)
 
     def scores(self, batch: GraphBatch) -> Tensor:
         return gnnexplainer(
