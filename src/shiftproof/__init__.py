@@ -40,6 +40,7 @@ _HOMES = {
 }
 _ROOMS = (
     "api",
+    "confidence",
     "data",
     "diagnosis",
     "drawing",

@@ -1,1 +1,48 @@
-"""Confidence that holds under shift: calibration, sets and intervals, the expected score, when not to trust a model."""
+"""Confidence that holds under shift: calibration, sets and intervals, the expected score, when not to trust a model.
+
+Everything here works on the outputs of any model; `sp.calibrate` joins it to a run.
+
+>>> import shiftproof as sp
+>>> made = sp.confidence.conformal(p_val, y_val, coverage=0.9)                    # doctest: +SKIP
+>>> inside = made.sets(p_new)                      # [rows, classes]                # doctest: +SKIP
+>>> made = sp.confidence.conformal(p_val, y_val, features=z_val, guarantee="covariate-shift")  # doctest: +SKIP
+>>> made.sets(p_new, features=z_new)                                              # doctest: +SKIP
+
+`conformal` makes sets and intervals (`scores`, `quantiles`, `ratios` with their `overlap`, `label_shift`, `cross` for
+the jackknife+), `calibrator` makes probabilities true (`recalibration`) and `reliability` says whether they are.
+"""
+
+from shiftproof.confidence.calibrator import Calibrator, calibrator
+from shiftproof.confidence.conformal import Conformal, conformal
+from shiftproof.confidence.cross import cross_intervals, cv_plus
+from shiftproof.confidence.label_shift import class_ratios, shifted_probabilities
+from shiftproof.confidence.overlap import Overlap, effective_size
+from shiftproof.confidence.ratios import Ratio, likelihood_ratio
+from shiftproof.confidence.recalibration import Map, fit_map
+from shiftproof.confidence.reliability import (
+    Reliability,
+    draw_reliability,
+    reliability,
+    reliability_by_environment,
+)
+
+__all__ = [
+    "Calibrator",
+    "Conformal",
+    "Map",
+    "Overlap",
+    "Ratio",
+    "Reliability",
+    "calibrator",
+    "class_ratios",
+    "conformal",
+    "cross_intervals",
+    "cv_plus",
+    "draw_reliability",
+    "effective_size",
+    "fit_map",
+    "likelihood_ratio",
+    "reliability",
+    "reliability_by_environment",
+    "shifted_probabilities",
+]
