@@ -32,6 +32,9 @@ class Dataset:
     be read the same way), `notes` (what a reader of the file should know) and `rejected` (rows that were left out:
     their number in the file, their text, the reason).
 
+    `vectors` says what the graphs' vectors hold and how they were scaled (see
+    `shiftproof.data.readers.molecule_vectors`), so that those of new molecules are made the same way.
+
     `augment` changes every batch that the trainer takes a step on, and none that is judged: a function of a batch, or
     an object that is called like one, which draws from torch's random numbers. The rounds in which FeAT and its kin
     learn features take samples as they are.
@@ -47,6 +50,7 @@ class Dataset:
     environment: str | None = None
     value_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     reading: Mapping[str, Any] = field(default_factory=dict)
+    vectors: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     rejected: tuple[tuple[int, str, str], ...] = ()
     augment: Callable[[Any], Any] | None = None

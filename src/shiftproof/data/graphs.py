@@ -23,8 +23,9 @@ class GraphBatch:
     """Several graphs as one disconnected graph; every PyG layer takes its fields.
 
     Node ids in `edge_index` count over the batch, `batch` names each node's graph and graph `i` owns the nodes
-    `ptr[i]:ptr[i + 1]`. `index` holds each graph's position in the set the batch was cut from. `node_mask` is set on
-    batches padded to a fixed size only: real nodes are true and the padding belongs to graph number `num_graphs`.
+    `ptr[i]:ptr[i + 1]`. `index` holds each graph's position in the set the batch was cut from. `vectors` are those of
+    the set, a row a graph. `node_mask` is set on batches padded to a fixed size only: real nodes are true and the
+    padding belongs to graph number `num_graphs`; such batches carry no columns and no vectors.
     """
 
     x: Tensor
@@ -41,6 +42,7 @@ class GraphBatch:
     columns: dict[str, Tensor] = field(default_factory=dict)
     node_columns: dict[str, Tensor] = field(default_factory=dict)
     edge_columns: dict[str, Tensor] = field(default_factory=dict)
+    vectors: dict[str, Tensor] = field(default_factory=dict)
     node_mask: Tensor | None = None
 
     @property
@@ -74,7 +76,8 @@ class GraphSet:
     Graph `i` owns the nodes `node_ptr[i]:node_ptr[i + 1]` and the edges `edge_ptr[i]:edge_ptr[i + 1]`; node ids in
     `edge_index` count over the whole set. `index` is each graph's number in the set it came from and survives every
     selection. `columns` holds further values of each graph by name (`group_by` makes one of them the environment),
-    `node_columns` and `edge_columns` further values of each node and edge.
+    `node_columns` and `edge_columns` further values of each node and edge. `vectors` holds named blocks of features of
+    whole graphs, [graphs, width] each (fingerprints as bytes, descriptors as floats), for methods that look at them.
     """
 
     x: Tensor
@@ -90,6 +93,7 @@ class GraphSet:
     columns: dict[str, Tensor] = field(default_factory=dict)
     node_columns: dict[str, Tensor] = field(default_factory=dict)
     edge_columns: dict[str, Tensor] = field(default_factory=dict)
+    vectors: dict[str, Tensor] = field(default_factory=dict)
     _node_starts: Tensor = field(init=False, repr=False)  # the two pointers once more, always in host memory:
     _edge_starts: Tensor = field(init=False, repr=False)  # cutting a batch then never waits for the device
 
@@ -271,6 +275,7 @@ class GraphSet:
             "columns": take(self.columns, graphs),
             "node_columns": take(self.node_columns, nodes),
             "edge_columns": take(self.edge_columns, edges),
+            "vectors": take(self.vectors, graphs),
         }
         return fields, (sizes, node_ptr), edge_ptr
 
@@ -296,6 +301,7 @@ class GraphSet:
         columns = _split_all(self.columns, graph_lengths)
         node_columns = _split_all(self.node_columns, node_lengths)
         edge_columns = _split_all(self.edge_columns, edge_lengths)
+        vectors = _split_all(self.vectors, graph_lengths)
         y, env, index = per_graph
         x, batch, node_truth = per_node
         edge_attr, edge_truth = per_edge
@@ -315,6 +321,7 @@ class GraphSet:
                 columns[i],
                 node_columns[i],
                 edge_columns[i],
+                vectors[i],
             )
 
 

@@ -12,6 +12,8 @@ from shiftproof.data.domains import DomainSet
 from shiftproof.data.graphs import GraphSet
 from shiftproof.errors import ShiftproofError
 
+_GROUPS = ("columns", "node_columns", "edge_columns", "vectors")
+
 
 def join(parts: Sequence[Any]) -> Any:
     """One set of all the samples, in order and numbered anew; what not every part has is left out."""
@@ -32,7 +34,7 @@ def _join_graphs(parts: Sequence[GraphSet]) -> GraphSet:
     device = parts[0].device
     names = ("x", "y", "edge_attr", "env", "node_truth", "edge_truth")
     fields: dict[str, Any] = {name: _all(parts, name) for name in names}
-    columns: dict[str, Any] = {name: _columns(parts, name) for name in ("columns", "node_columns", "edge_columns")}
+    columns: dict[str, Any] = {name: _columns(parts, name) for name in _GROUPS}
     return GraphSet(
         edge_index=torch.cat([part.edge_index + offset for part, offset in zip(parts, offsets, strict=True)], dim=1),
         node_ptr=torch.cat([sizes.new_zeros(1), sizes.cumsum(0)]).to(device),

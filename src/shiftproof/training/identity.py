@@ -30,6 +30,8 @@ def config_of(
     config.setdefault("training", {}).update(plain(training))
     if dataset.augment is not None:
         config["augment"] = getattr(dataset.augment, "__qualname__", type(dataset.augment).__qualname__)
+    if dataset.vectors:
+        config["vectors"] = plain(dict(dataset.vectors))
     return config | {
         "seed": trainer.seed,
         "selection": selection,

@@ -10,6 +10,8 @@ from typing import Any
 from torch import Tensor
 
 from shiftproof.data.dataset import Split
+from shiftproof.data.graphs import GraphSet
+from shiftproof.data.readers.molecule_vectors import add_vectors
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import DataShape, Method, Network
 from shiftproof.registry import methods
@@ -49,8 +51,16 @@ class Run:
         return str(self.config.get("method"))
 
     def predict(self, split: Split) -> Tensor:
-        """The logits of every sample of a split."""
+        """The logits of every sample of a split; molecules get the fingerprints and descriptors that the run wants."""
+        split = self.with_vectors(split)
         return predict(self.method, split.to(next(self.method.parameters()).device)).logits
+
+    def with_vectors(self, split: Split) -> Split:
+        """The split with the vectors of whole molecules that the run was trained with, where it lacks them."""
+        described = self.config.get("vectors")
+        if not described or not isinstance(split, GraphSet) or set(described["blocks"]) <= set(split.vectors):
+            return split
+        return add_vectors(split, described)
 
     def save(self, folder: str | Path) -> Path:
         """Write the run as a folder; `metrics.json` comes last, so that a folder with it is whole."""

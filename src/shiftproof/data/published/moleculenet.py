@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from shiftproof.data.dataset import Dataset
-from shiftproof.data.readers.featurising import Features
 from shiftproof.data.readers.loading import named_options
 from shiftproof.data.readers.molecule_tables import molecule_table
 from shiftproof.data.readers.sources import find
@@ -36,7 +35,7 @@ FILES = {
 def moleculenet(
     name: Literal["bace", "bbbp", "hiv"] = "bace",
     split: Literal["scaffold", "size", "random"] = "scaffold",
-    features: Features = "drugood",
+    features: str = "drugood",
     seed: int = 0,
 ) -> Dataset:
     """BACE, BBBP or HIV of MoleculeNet, read as a table of your own is; by scaffold, OGB's split (needs its file)."""

@@ -109,7 +109,7 @@ def read_molecules(
     chunks = [list(smiles[start : start + CHUNK]) for start in range(0, len(smiles), CHUNK)]
     parts = []
     with watched("reading molecules", len(smiles)) as advance:
-        for part in _parts(chunks, (features, strict, max_atoms), processes or _cores(len(smiles))):
+        for part in _parts(chunks, (features, strict, max_atoms), processes or cores_for(len(smiles))):
             parts.append(part)
             advance(min(len(parts) * CHUNK, len(smiles)))
     found = _joined(parts, features, len(smiles))
@@ -119,7 +119,8 @@ def read_molecules(
     return found
 
 
-def _cores(count: int) -> int:
+def cores_for(count: int) -> int:
+    """How many processes read so many molecules soonest."""
     if count < FEW or sys.platform != "linux":
         return 1
     return min(len(os.sched_getaffinity(0)), MOST_PROCESSES, -(-count // CHUNK))

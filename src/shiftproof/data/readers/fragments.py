@@ -56,7 +56,7 @@ def _cut(atoms: np.ndarray, ends: np.ndarray, bonds: np.ndarray) -> np.ndarray:
     from scipy.sparse.csgraph import connected_components
 
     brics = optional("rdkit.Chem.BRICS", "molecules", "cutting molecules into fragments")
-    molecule = _rebuilt(atoms, ends, bonds)
+    molecule = rebuilt(atoms, ends, bonds)
     broken = {frozenset(pair) for pair, _ in brics.FindBRICSBonds(molecule)}
     kept = np.array([frozenset(pair) not in broken for pair in ends.T.tolist()], dtype=bool)
     left = ends[:, kept]
@@ -64,7 +64,7 @@ def _cut(atoms: np.ndarray, ends: np.ndarray, bonds: np.ndarray) -> np.ndarray:
     return connected_components(links, directed=False)[1].astype(np.int64)
 
 
-def _rebuilt(atoms: np.ndarray, ends: np.ndarray, bonds: np.ndarray) -> Any:
+def rebuilt(atoms: np.ndarray, ends: np.ndarray, bonds: np.ndarray) -> Any:
     """An RDKit molecule from elements, charges, hydrogens and kinds of bonds."""
     chem = optional("rdkit.Chem", "molecules", "cutting molecules into fragments")
     made = chem.RWMol()
@@ -85,5 +85,5 @@ def _rebuilt(atoms: np.ndarray, ends: np.ndarray, bonds: np.ndarray) -> Any:
                 made.GetAtomWithIdx(v).SetIsAromatic(True)
     made.UpdatePropertyCache(strict=False)
     chem.SanitizeMol(made, catchErrors=True)
-    chem.FastFindRings(made)  # also where sanitising stopped early
+    chem.GetSymmSSSR(made)  # also where sanitising stopped early
     return made

@@ -24,7 +24,7 @@ _PICKLES = (".pt", ".pth", ".pkl", ".pickle")
 _DATA_FILES = (".csv", ".tsv", ".npz", ".npy", ".json", ".txt", ".zip", ".gz", ".xz", ".parquet", ".safetensors")
 
 
-def load(source: Any, /, *, group: str | None = None, **options: Any) -> Any:
+def load(source: Any, /, *, group: str | None = None, vectors: str | None = None, **options: Any) -> Any:
     """The data set that `source` stands for, looked through for values that cannot be right.
 
     It is a `Dataset`, or a `NodeGraph` for the names and files that hold one graph whose nodes are classified
@@ -35,7 +35,8 @@ def load(source: Any, /, *, group: str | None = None, **options: Any) -> Any:
     safetensors file, a folder (written by `save_dataset`, of TU files, of images in `domain/class`), a `Dataset`, a
     list of PyG or NetworkX graphs or an `InMemoryDataset` (split at random: `split=(0.8, 0.1, 0.1), seed=0`), or a dict
     of such lists, one for each split. `group` names the column that is taken as the environment in every split
-    (`"spmotif-struc:group=base"` in text).
+    (`"spmotif-struc:group=base"` in text). `vectors` adds fingerprints and descriptors of whole molecules beside the
+    graphs ("ecfp+descriptors", see `shiftproof.data.readers.molecule_vectors`; in text as well).
     """
     if isinstance(source, (str, Path)):
         data = _from_text(str(source), options)
@@ -52,7 +53,7 @@ def load(source: Any, /, *, group: str | None = None, **options: Any) -> Any:
         )
     if group is not None:
         data = _grouped(data, group)
-    return data.check()
+    return _with_vectors(data, vectors).check()
 
 
 def load_samples(source: Any, /, *, group: str | None = None, **options: Any) -> Dataset:
@@ -74,6 +75,16 @@ def load_nodes(source: Any, /, **options: Any) -> NodeGraph:
     if not isinstance(data, NodeGraph):
         raise ShiftproofError(f"'{data.name}' is a set of graphs or samples, not one graph whose nodes are classified")
     return data
+
+
+def _with_vectors(data: Any, vectors: Any) -> Any:
+    if vectors is None:
+        return data
+    from shiftproof.data.readers.molecule_vectors import with_vectors
+
+    if isinstance(data, NodeGraph):
+        raise ShiftproofError(f"the nodes of '{data.name}' are no molecules: leave 'vectors' out")
+    return with_vectors(data, str(vectors))
 
 
 def _grouped(data: Dataset | NodeGraph, group: str) -> Dataset:
@@ -143,15 +154,16 @@ def _from_text(text: str, options: Mapping[str, Any]) -> Dataset | NodeGraph:
     if name in datasets and not name.startswith("."):
         entry = datasets[name]
         chosen = {**parse_name(text)[1], **options}
-        group = chosen.pop("group", None)
+        group, vectors = chosen.pop("group", None), chosen.pop("vectors", None)
         data = entry.make(**fitting_options(chosen, entry.options, f"data set '{name}'"))
-        return data if group is None else _grouped(data, group)
+        return _with_vectors(data if group is None else _grouped(data, group), vectors)
     path = Path(text).expanduser()
     if not path.exists() and name != text and Path(name).expanduser().exists():
         options = {**parse_name(text)[1], **options}
         path = Path(name).expanduser()
     if path.exists():
-        return _from_path(path, options)
+        vectors = options.get("vectors")
+        return _with_vectors(_from_path(path, {k: v for k, v in options.items() if k != "vectors"}), vectors)
     ending = _ending(Path(name))
     if "/" in name or "\\" in name or ending in (*_PICKLES, *_DATA_FILES) or ending in datasets:
         raise ShiftproofError(f"there is no file or folder '{path}', and no data set of that name")

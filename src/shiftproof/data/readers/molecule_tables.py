@@ -13,8 +13,9 @@ import torch
 
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.graphs import GraphSet
-from shiftproof.data.readers.featurising import MOST_ATOMS, Features, Molecules, read_molecules
+from shiftproof.data.readers.featurising import MOST_ATOMS, Molecules, read_molecules
 from shiftproof.data.readers.labels import METRICS, Labels, is_missing, read_labels, require_different
+from shiftproof.data.readers.molecule_vectors import parse_features, with_vectors
 from shiftproof.data.readers.tables import Table, as_names, as_option, read_table
 from shiftproof.data.splitting import (
     SPLITTINGS,
@@ -54,7 +55,7 @@ def molecule_table(
     split: Splitting = "scaffold",
     by: str | None = None,
     task: str | None = None,
-    features: Features = "drugood",
+    features: str = "drugood",
     seed: int = 0,
     strict: bool = True,
     max_atoms: int = MOST_ATOMS,
@@ -65,9 +66,12 @@ def molecule_table(
     "scaffold" (OGB's: whole Bemis-Murcko scaffolds, the largest sets train), "size" (small molecules train, large ones
     test), "random", "time" (old rows train, new ones test, by the column `by`) or "column" (`by` holds train, val and
     test, or groups that stay together). `env` names the column of environments, or is "scaffold" or "size"; left out,
-    it follows the split. Rows that cannot be used stand in `rejected` with the reason.
+    it follows the split. Rows that cannot be used stand in `rejected` with the reason. `features` says what is read off
+    atoms and bonds ("graph", which is "drugood", or "ogb") and what vectors of whole molecules are kept beside the
+    graphs: "graph+ecfp+descriptors" (see `shiftproof.data.readers.molecule_vectors`).
     """
     path = Path(path)
+    scheme, blocks = parse_features(features)
     names = as_names(label)
     if not names:
         raise ShiftproofError(f"{path}: which column holds the label? Name it: label='COLUMN', or --label COLUMN")
@@ -79,7 +83,7 @@ def molecule_table(
     smiles = table.find(smiles, "column")
     columns = label_columns(table, names, {smiles, *(c for c in (env, by) if c)})
     labels = read_labels(table, columns, task)
-    molecules, texts = _molecules(table, smiles, features, strict, max_atoms)
+    molecules, texts = _molecules(table, smiles, scheme, strict, max_atoms)
     by_column = None if by is None else table.find(by, "column")
     if split in ("time", "column") and by_column is None:
         by_column = _column_of(table, env, split)
@@ -94,12 +98,12 @@ def molecule_table(
         **{k: as_option(v) for k in ("env", "by") if (v := given[k]) is not None},
         "split": split,
         **{k: v for k, v in {"task": task}.items() if v is not None},
-        **({} if features == "drugood" else {"features": features}),
+        **({} if scheme == "drugood" else {"features": scheme}),
         **({} if split != "random" else {"seed": seed}),
         **({} if strict else {"strict": False}),
         **({} if max_atoms == MOST_ATOMS else {"max_atoms": max_atoms}),
     }
-    return Dataset(
+    data = Dataset(
         splits,
         name=str(path),
         task=labels.task,
@@ -115,13 +119,14 @@ def molecule_table(
             "label": list(columns),
             "task": labels.task,
             "classes": list(labels.names),
-            "features": features,
+            "features": scheme,
             "strict": strict,
             "max_atoms": max_atoms,
         },
         notes=(*rows.notes, *labels.notes, *_lonely(values, value_names, environment, parts)),
         rejected=rows.rejected,
     )
+    return with_vectors(data, blocks)
 
 
 def new_molecules(path: str | Path, reading: Mapping[str, Any]) -> tuple[GraphSet, Table, tuple]:

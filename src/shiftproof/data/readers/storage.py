@@ -21,7 +21,7 @@ VERSION = 1
 _KINDS: dict[str, type] = {"graphs": GraphSet, "samples": DomainSet}
 _NEEDED = {"graphs": ("x", "edge_index", "node_ptr", "edge_ptr"), "samples": ("x",)}
 _FIELDS = ("x", "edge_index", "node_ptr", "edge_ptr", "y", "edge_attr", "env", "index", "node_truth", "edge_truth")
-_GROUPS = ("columns", "node_columns", "edge_columns")
+_GROUPS = ("columns", "node_columns", "edge_columns", "vectors")
 
 
 def save_dataset(dataset: Dataset, folder: str | Path) -> Path:
@@ -55,7 +55,12 @@ def save_dataset(dataset: Dataset, folder: str | Path) -> Path:
 
 def _own_file(dataset: Dataset) -> dict[str, Any]:
     """What is known of a file of the user's own, where the data came from one."""
-    parts = {"reading": dict(dataset.reading), "notes": dataset.notes, "rejected": dataset.rejected}
+    parts = {
+        "reading": dict(dataset.reading),
+        "vectors": dict(dataset.vectors),
+        "notes": dataset.notes,
+        "rejected": dataset.rejected,
+    }
     return {name: value for name, value in parts.items() if value}
 
 
@@ -78,6 +83,7 @@ def load_dataset(folder: str | Path) -> Dataset:
             environment=page["environment"],
             value_names={column: tuple(names) for column, names in page["value_names"].items()},
             reading=page.get("reading", {}),
+            vectors=page.get("vectors", {}),
             notes=tuple(page.get("notes", ())),
             rejected=tuple((int(row), str(text), str(why)) for row, text, why in page.get("rejected", ())),
         )
@@ -151,8 +157,9 @@ def _require_consistent(fields: dict[str, Any], path: Path) -> None:
     for name, length in lengths.items():
         if name in fields and len(fields[name]) != length:
             raise ShiftproofError(f"{path}: '{name}' has {len(fields[name])} rows, not {length}")
-    for group, length in (("columns", graphs), ("node_columns", nodes), ("edge_columns", edges)):
-        for name, tensor in fields[group].items():
+    lengths_of = {"columns": graphs, "node_columns": nodes, "edge_columns": edges, "vectors": graphs}
+    for group, length in lengths_of.items():
+        for name, tensor in fields.get(group, {}).items():
             if len(tensor) != length:
                 raise ShiftproofError(f"{path}: column '{name}' has {len(tensor)} rows, not {length}")
 

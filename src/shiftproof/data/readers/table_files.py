@@ -51,7 +51,7 @@ def read_samples(
         split=split or "scaffold",  # type: ignore[arg-type]
         by=by,
         task=task,
-        features=features,  # type: ignore[arg-type]
+        features=features,
         seed=seed,
         strict=strict,
         max_atoms=max_atoms,
