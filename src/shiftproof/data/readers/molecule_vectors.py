@@ -36,8 +36,8 @@ from shiftproof.data.readers.featurising import CHUNK, cores_for
 from shiftproof.data.readers.fragments import rebuilt
 from shiftproof.data.readers.molecules import ATOM_WIDTHS
 from shiftproof.data.readers.sources import cache_folder
-from shiftproof.data.readers.storage import _atomically
 from shiftproof.errors import ShiftproofError, optional, unknown
+from shiftproof.runtime.files import write_safetensors
 from shiftproof.runtime.progress_hook import watched
 from shiftproof.runtime.workers import process_pool
 
@@ -188,7 +188,9 @@ def _table(pieces: list[Piece], digest: str, block: Block, names: Sequence[str] 
             advance(done)
     table = np.concatenate(parts)
     if cached and len(pieces):
-        with contextlib.suppress(OSError):  # no room or no right to write there: the next time takes as long
+        with contextlib.suppress(
+            OSError, ShiftproofError
+        ):  # no room or no right to write there: the next time takes as long
             _keep(table, place)
     return table
 
@@ -304,7 +306,6 @@ def _cache_place(molecules: str, block: Block, names: Sequence[str] | None) -> P
 
 def _keep(table: np.ndarray, place: Path) -> None:
     """Counts are kept as what is not zero, which is a fortieth of them."""
-    from safetensors.numpy import save_file
     from scipy.sparse import csr_array
 
     if table.dtype == np.uint8:
@@ -313,8 +314,7 @@ def _keep(table: np.ndarray, place: Path) -> None:
         packed["rows"] = packed["rows"].astype(np.int64)
     else:
         packed = {"table": np.ascontiguousarray(table)}
-    place.parent.mkdir(parents=True, exist_ok=True)
-    _atomically(place, lambda path: save_file(packed, path))
+    write_safetensors(place, packed)
 
 
 def _kept(place: Path, shape: tuple[int, int]) -> np.ndarray | None:
