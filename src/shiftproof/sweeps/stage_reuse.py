@@ -13,9 +13,9 @@ from shiftproof.data.dataset import Dataset
 from shiftproof.errors import ShiftproofError
 from shiftproof.registry import methods
 from shiftproof.runtime.devices import device_name, pick_device
-from shiftproof.runtime.files import read_json, read_tensors, write_json, write_tensors
+from shiftproof.runtime.files import read_json, read_tensors
 from shiftproof.training.loop import Loop
-from shiftproof.training.run import CHECKPOINT, CONFIG, HISTORY, METRICS, TIMING, WEIGHTS
+from shiftproof.training.run_files import CHECKPOINT, CONFIG, HISTORY, METRICS, TIMING, WEIGHTS, write_run
 from shiftproof.training.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -107,10 +107,8 @@ class _Finished:
     def write(self, place: Path) -> None:
         config = {key: value for key, value in self.own_config.items() if key not in _OF_METHOD}
         config |= {"method": place.name, "own_method": True}
-        write_json(place / CONFIG, config)
-        write_tensors(place / WEIGHTS, self.weights, {"config": config})
-        for name in (HISTORY, TIMING, METRICS):
-            write_json(place / name, self.rest[name])
+        history, timing, summary = (self.rest[name] for name in (HISTORY, TIMING, METRICS))
+        write_run(place, config=config, weights=self.weights, history=history, timing=timing, summary=summary)
 
 
 def _finished_stage(run: Path, stage: Stage) -> _Finished | None:

@@ -15,13 +15,23 @@ from shiftproof.data.readers.molecule_vectors import add_vectors
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import DataShape, Method, Network
 from shiftproof.registry import methods
-from shiftproof.runtime.files import read_json, read_tensors, write_json, write_tensors
+from shiftproof.runtime.files import read_json, read_tensors
 from shiftproof.training.evaluation import predict
+from shiftproof.training.run_files import (
+    CHECKPOINT,
+    CONFIG,
+    HISTORY,
+    METRICS,
+    STACK,
+    TIMING,
+    WEIGHTS,
+    require_finite_weights,
+    require_own_files,
+    write_run,
+)
 from shiftproof.training.weights import restore
 
-CONFIG, METRICS, HISTORY = "config.json", "metrics.json", "history.json"
-WEIGHTS, CHECKPOINT, TIMING = "weights.safetensors", "checkpoint.safetensors", "timing.json"
-STACK = "stack.safetensors"  # the checkpoint of runs that are trained as one, in the folder of the first
+__all__ = ["CHECKPOINT", "CONFIG", "HISTORY", "METRICS", "STACK", "TIMING", "WEIGHTS", "Run", "build_method"]
 
 
 @dataclass(eq=False)
@@ -63,13 +73,19 @@ class Run:
         return add_vectors(split, described)
 
     def save(self, folder: str | Path) -> Path:
-        """Write the run as a folder; `metrics.json` comes last, so that a folder with it is whole."""
+        """Write the run as a folder; `metrics.json` comes last, so that a folder with it is whole.
+
+        It holds the digests of the other files: `load` refuses weights of another run.
+        """
         folder = Path(folder)
-        write_json(folder / CONFIG, self.config)
-        write_tensors(folder / WEIGHTS, self.method.state_dict(), {"config": self.config})
-        write_json(folder / HISTORY, self.history)
-        write_json(folder / TIMING, self.timing)
-        write_json(folder / METRICS, self.summary())
+        write_run(
+            folder,
+            config=self.config,
+            weights=self.method.state_dict(),
+            history=self.history,
+            timing=self.timing,
+            summary=self.summary(),
+        )
         self.folder = folder
         return folder
 
@@ -99,18 +115,12 @@ class Run:
         history = read_json(folder / HISTORY, "loading a run")
         timing = read_json(folder / TIMING, "loading a run")
         try:
-            return cls(
-                method,
-                config,
-                summary["metrics"],
-                history,
-                summary["selected_epoch"],
-                summary["selection"],
-                timing,
-                folder,
-            )
+            metrics, epoch, selection = (summary[key] for key in ("metrics", "selected_epoch", "selection"))
         except (KeyError, TypeError):
             raise ShiftproofError(f"{folder / METRICS} does not hold the metrics of a run") from None
+        require_own_files(folder, config, history, summary)
+        require_finite_weights(tensors, folder / WEIGHTS)
+        return cls(method, config, metrics, history, epoch, selection, timing, folder)
 
 
 def build_method(config: Mapping[str, Any]) -> Method:
