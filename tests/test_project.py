@@ -115,6 +115,7 @@ def test_an_extra_that_is_there_is_handed_over() -> None:
         ("CONTRIBUTING.md", "dataset"),
         ("CONTRIBUTING.md", "attack"),
         ("docs/getting-started.md", None),
+        ("docs/compare.md", None),
         ("docs/datasets.md", None),
         ("docs/pair.md", None),
     ],

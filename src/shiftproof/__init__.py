@@ -34,6 +34,7 @@ _HOMES = {
     "Trainer": "training",
     "Weighted": "training",
     "attack": "robustness.attacks",
+    "compare": "sweeps.side_by_side",
     "diagnose": "diagnosis",
     "explain": "explanations",
     "leave_one_domain_out": "api.leaving_out",
@@ -74,6 +75,7 @@ __all__ = [
     "Weighted",
     "__version__",
     "attack",
+    "compare",
     "diagnose",
     "explain",
     "fit",
@@ -103,6 +105,7 @@ if TYPE_CHECKING:
     from shiftproof.methods import Network as Network
     from shiftproof.registry import register as register
     from shiftproof.robustness.attacks import attack as attack
+    from shiftproof.sweeps.side_by_side import compare as compare
     from shiftproof.training import Run as Run
     from shiftproof.training import Trainer as Trainer
     from shiftproof.training import Weighted as Weighted

@@ -12,9 +12,10 @@ from typer.testing import CliRunner
 from shiftproof.cli import app
 from shiftproof.errors import ShiftproofError
 from shiftproof.papers.catalogue import describe, missing
-from shiftproof.papers.command import Asked, engine_named, jobs_of, measure
+from shiftproof.papers.command import Asked, jobs_of, measure
 from shiftproof.registry import Entry, recipes
 from shiftproof.sweeps import Cell
+from shiftproof.sweeps.engines import engine_named
 from shiftproof.sweeps.ray_engine import Ray
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from shiftproof.report.bench import in_words
-from shiftproof.sweeps.comparison import compare
+from shiftproof.sweeps.comparison import judge
 from shiftproof.sweeps.table import summarise
 
 
@@ -17,7 +17,7 @@ def row(method: str, values: list[float]) -> dict:
 )
 def test_a_chance_is_equal_to_a_number_or_below_one(gains, said):
     erm = [0.5] * len(gains)
-    found = compare([row("erm", erm), row("mine", [e + g for e, g in zip(erm, gains, strict=True)])], ours=("mine",))
+    found = judge([row("erm", erm), row("mine", [e + g for e, g in zip(erm, gains, strict=True)])], ours=("mine",))
     (line, _), *others = [lines for topic, lines in in_words(found).items() if topic.startswith("Paired tests")]
     assert said in line
     assert not others

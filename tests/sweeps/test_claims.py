@@ -11,7 +11,7 @@ from shiftproof.report import write_leaderboard
 from shiftproof.runtime.files import write_json
 from shiftproof.statistics.significance import holm, paired, pairs_of
 from shiftproof.sweeps.claims import Claim, Pick, all_below, best, better, every, reaches
-from shiftproof.sweeps.comparison import compare, deviation, is_within, printed
+from shiftproof.sweeps.comparison import deviation, is_within, judge, printed
 from shiftproof.sweeps.table import summarise
 
 
@@ -138,7 +138,7 @@ def test_a_pick_takes_the_exact_variant_or_one_that_a_function_accepts():
 
 
 def test_ranks_tests_and_counts_of_a_table():
-    found = compare([*TABLE, row("a", "oracle", [0.99] * 3)], ours=("mine",), claims=(Claim("x", better(MINE, ERM)),))
+    found = judge([*TABLE, row("a", "oracle", [0.99] * 3)], ours=("mine",), claims=(Claim("x", better(MINE, ERM)),))
     (panel,) = found.panels
     assert panel.ranks == {"mine": 1.0, "erm": 2.0}  # 'other' lacks a data set, and the oracle is not ranked
     asked = {(test.data, test.label, test.against) for test in panel.tests}
@@ -175,38 +175,38 @@ def test_data_sets_that_the_table_has_and_neither_side_does_leave_an_average_ope
 def test_the_ranked_part_is_the_largest_with_what_the_table_is_about():
     rows = [row(data, name, [n]) for data in "bcd" for n, name in enumerate(("erm", "x", "y", "z"))]
     rows = [*(row("a", name, [n]) for n, name in enumerate("mnopq")), *rows]
-    (panel,) = compare(rows).panels
+    (panel,) = judge(rows).panels
     assert (set(panel.ranks), panel.ranked) == ({"erm", "x", "y", "z"}, ("b", "c", "d"))
     assert panel.ranked_part == "over 3 of 4 data sets, without m, n, o, p, q"
     few = [row(data, name, [n]) for data in "bc" for n, name in enumerate(("erm", "mine"))]
-    (panel,) = compare([*rows, *few], ours=("mine",)).panels
+    (panel,) = judge([*rows, *few], ours=("mine",)).panels
     assert (set(panel.ranks), panel.ranked) == ({"erm", "x", "y", "z", "mine"}, ("b", "c"))
-    assert compare([row("a", "x", [1]), row("b", "y", [1])], ours=("x",)).panels[0].ranks == {}
+    assert judge([row("a", "x", [1]), row("b", "y", [1])], ours=("x",)).panels[0].ranks == {}
 
 
 def test_ranks_of_a_table_in_the_making_are_over_the_data_sets_that_most_methods_have():
     methods = ("erm", "x", "y", "z")
     rows = [row(data, name, [0.1 * n]) for data in "ab" for n, name in enumerate(methods)]
-    (whole,) = compare(rows).panels
+    (whole,) = judge(rows).panels
     assert (whole.ranked, whole.ranked_part) == (("a", "b"), "")
-    (panel,) = compare([row("new", "erm", [0.5]), *rows, row("half", "erm", [0.5]), row("half", "z", [0.4])]).panels
+    (panel,) = judge([row("new", "erm", [0.5]), *rows, row("half", "erm", [0.5]), row("half", "z", [0.4])]).panels
     assert panel.ranks == {"z": 1.0, "y": 2.0, "x": 3.0, "erm": 4.0}
     assert (panel.ranked, panel.ranked_part) == (("a", "b"), "over 2 of 4 data sets")
 
 
 def test_the_best_baseline_is_tested_beside_erm():
     rows = [*TABLE, row("a", "strong", [0.7, 0.7, 0.75])]
-    tests = [test for panel in compare(rows, ours=("mine",)).panels for test in panel.tests if test.data == "a"]
+    tests = [test for panel in judge(rows, ours=("mine",)).panels for test in panel.tests if test.data == "a"]
     assert [(test.label, test.against) for test in tests] == [("mine", "erm"), ("mine", "strong")]
 
 
 def test_a_variant_of_ours_is_not_its_baseline():
     rows = [*TABLE, row("a", "mine", [0.9, 0.8, 0.99], compat="reference"), row("a", "strong", [0.7, 0.7, 0.75])]
-    tests = [test for panel in compare(rows, ours=("mine",)).panels for test in panel.tests if test.data == "a"]
+    tests = [test for panel in judge(rows, ours=("mine",)).panels for test in panel.tests if test.data == "a"]
     assert [(test.label, test.against) for test in tests] == [("mine", "erm"), ("mine", "strong")]
     rows = [row("a", "x", [0.5, 0.6], how="plain"), row("a", "x", [0.4, 0.6], how="ours"), row("a", "erm", [0.1, 0.3])]
     rows.append(row("a", "x", [0.9, 0.8], clip=0.1, how="ours"))
-    tests = compare(rows, ours=("x how=ours",)).panels[0].tests
+    tests = judge(rows, ours=("x how=ours",)).panels[0].tests
     assert [(test.label, test.against) for test in tests] == [("x how=ours", "erm"), ("x how=ours", "x how=plain")]
 
 
@@ -248,7 +248,7 @@ def test_seconds_rank_the_fastest_first():
         row("a", "erm", [1.0], metric="training_epoch_seconds"),
         row("a", "x", [3.0], metric="training_epoch_seconds"),
     ]
-    assert compare(rows).panels[0].ranks == {"erm": 1.0, "x": 2.0}
+    assert judge(rows).panels[0].ranks == {"erm": 1.0, "x": 2.0}
 
 
 def test_within_the_printed_deviation():
@@ -263,12 +263,12 @@ def test_printed_figures_are_of_test_splits_and_stand_beside_no_other():
     assert printed(seen) is None
     assert deviation(seen) is None
     assert is_within(seen) is None
-    assert compare([seen]).with_printed == 0
+    assert judge([seen]).with_printed == 0
 
 
 def test_rows_of_a_data_set_stand_together_whatever_order_the_runs_finished_in():
     mixed = [row("b", "erm", [0.1]), row("a", "erm", [0.2]), row("b", "mine", [0.3]), row("a", "mine", [0.4])]
-    (panel,) = compare(mixed).panels
+    (panel,) = judge(mixed).panels
     assert [(r["dataset"], r["method"]) for r in panel.rows] == [
         ("b", "erm"), ("b", "mine"), ("a", "erm"), ("a", "mine"),
     ]  # fmt: skip
@@ -280,7 +280,7 @@ def test_every_claim_of_a_recipe_is_untested_without_rows_and_tested_on_its_publ
     recipe = entry.make()
     texts = [claim.text for claim in recipe.claims]
     assert len(set(texts)) == len(texts)
-    assert all(finding.verdict == "not tested" for _, finding in compare([], claims=recipe.claims).claims)
+    assert all(finding.verdict == "not tested" for _, finding in judge([], claims=recipe.claims).claims)
     if recipe.run is not None or entry.name == "feat-cmnist":
         return  # their rows are not their cells
     rows = [
@@ -288,7 +288,7 @@ def test_every_claim_of_a_recipe_is_untested_without_rows_and_tested_on_its_publ
             **dict(cell.variant))
         for number, cell in enumerate(recipe.cells)
     ]  # fmt: skip
-    verdicts = {text: finding.verdict for text, finding in compare(rows, claims=recipe.claims).claims}
+    verdicts = {text: finding.verdict for text, finding in judge(rows, claims=recipe.claims).claims}
     assert "not tested" not in verdicts.values(), verdicts
 
 

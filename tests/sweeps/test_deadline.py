@@ -11,13 +11,14 @@ import pytest
 
 from shiftproof.errors import ShiftproofError
 from shiftproof.papers import command
-from shiftproof.papers.command import Asked, engine_named, jobs_of, measure, unfinished
+from shiftproof.papers.command import Asked, jobs_of, measure, unfinished
 from shiftproof.registry import Entry, recipes
 from shiftproof.runtime import deadline as limits
 from shiftproof.runtime.deadline import TimeUp, no_longer_than
 from shiftproof.runtime.files import write_json
 from shiftproof.runtime.journal import one_at_a_time
 from shiftproof.sweeps import Job, run_jobs
+from shiftproof.sweeps.engines import engine_named
 from shiftproof.sweeps.jobs import Local
 
 BITS = "two-bit:per_env=20"

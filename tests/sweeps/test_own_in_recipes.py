@@ -7,11 +7,12 @@ import pytest
 
 from shiftproof.data import load
 from shiftproof.errors import ShiftproofError
-from shiftproof.papers.command import Asked, cells_with, engine_named, measure
+from shiftproof.papers.command import Asked, cells_with, measure
 from shiftproof.presets import PRESETS, Preset
 from shiftproof.registry import datasets, methods
 from shiftproof.sweeps import Cell, Recipe
 from shiftproof.sweeps import jobs as jobs_module
+from shiftproof.sweeps.engines import engine_named
 from shiftproof.sweeps.user_code import Outside, bring_in
 
 OWN = '''

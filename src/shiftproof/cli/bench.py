@@ -69,8 +69,9 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Train a published table or analysis, write it with the printed figures beside ours, and draw what it draws."""
-    from shiftproof.papers.command import Asked, engine_named, jobs_of, measure, unfinished
+    from shiftproof.papers.command import Asked, jobs_of, measure, unfinished
     from shiftproof.registry import recipes
+    from shiftproof.sweeps.engines import engine_named
     from shiftproof.sweeps.search import Search
 
     if list_all:

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from shiftproof.errors import ShiftproofError, nearest, unknown
+from shiftproof.errors import ShiftproofError, nearest
 from shiftproof.papers.catalogue import missing
 from shiftproof.registry import recipes
-from shiftproof.runtime.deadline import require_limits
 from shiftproof.runtime.files import require_folder, write_json
 from shiftproof.runtime.journal import one_at_a_time
 from shiftproof.runtime.progress import Style
@@ -70,34 +69,6 @@ class Asked:
     @property
     def table(self) -> Path:
         return (self.folder if self.smoke else self.results) / f"{self.name}.json"
-
-
-def engine_named(
-    name: str,
-    *,
-    workers: int = 1,
-    stack: int = 1,
-    address: str | None = None,
-    gpu_share: float = 0.25,
-    minutes: float | None = None,
-) -> Engine:
-    """The engine of a command line: "local" or "ray"."""
-    if name == "local":
-        if address is not None:
-            raise ShiftproofError("--address names a Ray cluster; give --engine ray with it")
-        if minutes is not None:
-            require_limits(minutes)
-        return Local(workers, stack, None if minutes is None else time.time() + 60 * minutes)
-    if minutes is not None:
-        raise ShiftproofError("--minutes is a limit of this machine's own engine; leave out --engine ray or --minutes")
-    if stack > 1:
-        raise ShiftproofError("--stack trains seeds together in a process of this machine; leave out --engine ray")
-    if name != "ray":
-        raise unknown("engine", name, ("local", "ray"))
-    from shiftproof.sweeps.ray_engine import Ray
-
-    # one is what is meant where nothing is said, and then the cluster decides
-    return Ray(address, gpu_share, workers=None if workers == 1 else workers)
 
 
 def jobs_of(asked: Asked, recipe: Recipe) -> tuple[list[Job], list[Job]]:

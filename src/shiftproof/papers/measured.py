@@ -11,7 +11,7 @@ from typing import Any
 from shiftproof.errors import ShiftproofError
 from shiftproof.registry import recipes
 from shiftproof.sweeps.claims import FAILS, HOLDS, UNTESTED, Finding
-from shiftproof.sweeps.comparison import Comparison, compare, is_within, label
+from shiftproof.sweeps.comparison import Comparison, is_within, judge, label
 from shiftproof.sweeps.table import read_table
 
 CHAPTERS = {"ciga": "CIGA", "gala": "GALA", "gmt": "GMT", "hao": "HAO", "pair": "PAIR", "feat": "FeAT"}
@@ -84,8 +84,8 @@ def held_against(name: str, rows: Sequence[Mapping[str, Any]]) -> Comparison:
     """
     recipe, own = recipe_of(name), joined_to(name)
     if recipe is None:
-        return compare(rows)
-    found = compare(rows, ours=[one for one in own if any(row["method"] == one for row in rows)] or recipe.ours)
+        return judge(rows)
+    found = judge(rows, ours=[one for one in own if any(row["method"] == one for row in rows)] or recipe.ours)
     known = [row for row in rows if row["method"] not in own and row["dataset"] not in own]
     return replace(found, claims=tuple((claim.text, claim.judge(known)) for claim in recipe.claims))
 

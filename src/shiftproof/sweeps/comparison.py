@@ -106,7 +106,7 @@ def less_is_better(metric: str) -> bool:
     return metric in LOWER_IS_BETTER or metric.endswith("seconds")
 
 
-def compare(rows: Sequence[Row], *, ours: Sequence[str] = (), claims: Sequence[Claim] = ()) -> Comparison:
+def judge(rows: Sequence[Row], *, ours: Sequence[str] = (), claims: Sequence[Claim] = ()) -> Comparison:
     """Ranks, paired tests and verdicts of a table's rows; `ours` are the labels that the table is about."""
     groups: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:

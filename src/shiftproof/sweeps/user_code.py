@@ -40,7 +40,7 @@ def bring_in(source: str) -> Outside:
     known = methods if inspect.isclass(thing) else datasets
     entry = next((entry for entry in known if inspect.unwrap(entry.make) is thing), None)
     if entry is None:
-        name = _spoken(place)
+        name = spoken_name(place)
         if name in known and _origin(known[name].make) != str(path):
             raise ShiftproofError(f"the {known.kind} name '{name}' of {path.name} is taken; register it under another")
         known.add(name, thing if inspect.isclass(thing) else _returning_data(thing, f"'{place}' of {path}"))
@@ -141,6 +141,6 @@ def _origin(make: Any) -> str | None:
         return None
 
 
-def _spoken(name: str) -> str:
-    """`MyMethod` or `my_method` as "my-method"."""
+def spoken_name(name: str) -> str:
+    """The registered name of something of the user's own: `MyMethod` or `my_method` as "my-method"."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).replace("_", "-").lower()
