@@ -13,12 +13,25 @@ if (
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 from shiftproof import cli
+from shiftproof.registry import KINDS, UNLISTED
 
 if "PYTEST_XDIST_WORKER" in os.environ and "OMP_NUM_THREADS" not in os.environ:  # as the Makefile says
     torch.set_num_threads(1)
     os.environ |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}  # of the processes that tests start
 
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
+
+
+@pytest.fixture(autouse=True)
+def registered_as_before():
+    """What a test registers is gone after it, so that tests about all methods see the library's own."""
+    registries = [*KINDS.values(), *UNLISTED.values()]
+    before = [set(registry._entries) for registry in registries]
+    yield
+    for registry, names in zip(registries, before, strict=True):
+        for name in [*registry._entries]:
+            if name not in names and not registry._entries[name].make.__module__.startswith("shiftproof."):
+                del registry._entries[name]
 
 
 @pytest.fixture

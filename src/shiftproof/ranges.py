@@ -84,6 +84,9 @@ Number = Annotated[float, Range()]  # any finite number
 Positive = Annotated[float, Above(0)]
 NonNegative = Annotated[float, AtLeast(0)]
 Fraction = Annotated[float, Range(0, 1)]
+Share = Annotated[float, Range(0, 1, open="low")]  # a part of something that is not nothing
+BelowOne = Annotated[float, Range(0, 1, open="high")]  # a rate of dropout, a momentum
+Chance = Annotated[float, Range(0, 1, open="both")]
 Count = Annotated[int, AtLeast(1)]
 Whole = Annotated[int, AtLeast(0)]
 Seed = Annotated[int, Range(0, MOST_SEED)]

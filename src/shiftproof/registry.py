@@ -164,7 +164,7 @@ KINDS = {
     "attacks": attacks,
     "defences": defences,
 }
-_UNLISTED = {"printed": printed, "pictures": pictures}  # found by name inside the library alone
+UNLISTED = {"printed": printed, "pictures": pictures}  # found by name inside the library alone
 
 
 def register(name: str, kind: str | None = None, *, tags: tuple[str, ...] = ()) -> Callable[[Any], Any]:
@@ -173,7 +173,7 @@ def register(name: str, kind: str | None = None, *, tags: tuple[str, ...] = ()) 
     A class is taken for a method and a function for a data set unless `kind` says otherwise
     ("methods", "datasets", "recipes", "attacks" or "defences").
     """
-    known = KINDS | _UNLISTED
+    known = KINDS | UNLISTED
     if kind is not None and kind not in known:
         raise unknown("kind", kind, KINDS)
 

@@ -186,10 +186,14 @@ def test_samples_that_are_no_graphs_are_named_as_such(folder) -> None:
 @pytest.mark.parametrize(
     ("by", "options", "said"),
     [
-        ("pgexplainer", {"epochs": 1, "lr": -1.0}, "at a rate above 0"),
-        ("graphmask", {"epochs": 3, "layerwise": True, "lr": 0.0}, "at a rate above 0"),
-        ("gnnexplainer", {"lr": float("nan")}, "positive size"),
-        ("occlusion", {"most_edges": 0}, "at least one edge"),
+        ("pgexplainer", {"epochs": 1, "lr": -1.0}, "'lr' of explainer 'pgexplainer' is a number above 0, not -1.0"),
+        (
+            "graphmask",
+            {"epochs": 3, "layerwise": True, "lr": 0.0},
+            "'lr' of explainer 'graphmask' is a number above 0",
+        ),
+        ("gnnexplainer", {"lr": float("nan")}, "'lr' of explainer 'gnnexplainer' is a number above 0, not nan"),
+        ("occlusion", {"most_edges": 0}, "'most_edges' of explainer 'occlusion' is a whole number from 1"),
     ],
 )
 def test_settings_of_explainers_that_cannot_be_right_are_one_sentence(by, options, said) -> None:

@@ -199,7 +199,7 @@ def test_a_single_term_cannot_be_balanced_and_a_wrong_preference_shows_before_tr
         sp.fit("irmx", "two-bit:per_env=20", balance="pear")
     with pytest.raises(ShiftproofError, match="'balance_lr' needs a 'balance_optimizer'"):
         Pair(balance_lr=0.1)
-    with pytest.raises(ShiftproofError, match="'balance_clip' is a length above 0, not 0"):
+    with pytest.raises(ShiftproofError, match="'balance_clip' of Pair is a number above 0 or none, not 0"):
         Pair(balance_clip=0)
 
 
@@ -349,8 +349,8 @@ def test_losses_that_are_no_losses_are_one_sentence():
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        ({"preference": (1.0, 0.0, 1.0)}, "positive finite number"),
-        ({"preference": {"task": 1, "irm": "much", "vrex": 1}}, "positive finite number"),
+        ({"preference": (1.0, 0.0, 1.0)}, "list of .a number above 0."),
+        ({"preference": {"task": 1, "irm": "much", "vrex": 1}}, "mapping to .a number above 0."),
         ({"eps": -1.0}, "'eps'"),
         ({"balance_optimizer": "sgd", "balance_lr": -1.0}, "'balance_lr'"),
         ({"balance_momentum": -1.0}, "'balance_momentum'"),

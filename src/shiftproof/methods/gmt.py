@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from numbers import Integral
 from typing import Any, Literal
 
 import torch
@@ -31,6 +29,7 @@ from shiftproof.nn import (
 )
 from shiftproof.nn.sampling import Draws
 from shiftproof.objectives import sample_losses
+from shiftproof.ranges import Count, Positive, Seed, fitting
 from shiftproof.registry import register, with_options_of
 
 Placement = Literal["first", "last", "mean", "all"]
@@ -109,23 +108,18 @@ class GMTSimulated(GSAT):
         shape: DataShape,
         *,
         network: Network | None = None,
-        samples: int = 100,
+        samples: Count = 100,
         sampler: SamplerName = "concrete_bernoulli",
         aggregate: AggregateName = "logits",
         sample_warmup: Warmup = "none",
         tie_directions: bool = False,
         draws: Draws = "independent",
-        eval_samples: int | None = None,
-        eval_seed: int | None = 0,
-        memory_gib: float | None = None,
+        eval_samples: Count | None = None,
+        eval_seed: Seed | None = 0,
+        memory_gib: Positive | None = None,
         **options: Any,
     ) -> None:
-        for name, value in (("samples", samples), ("eval_samples", eval_samples)):
-            if value is not None and (not isinstance(value, Integral) or value < 1):
-                raise ShiftproofError(f"'{name}' is a whole number from 1, not {value}")
         memory_gib = _memory_here() if memory_gib is None else memory_gib
-        if not 0 < memory_gib < math.inf:
-            raise ShiftproofError(f"'memory_gib' is positive, not {memory_gib}")
         if sampler == "score" and (samples < 2 or sample_warmup == "single" or draws != "independent"):
             raise ShiftproofError(
                 "sampler='score' holds independent draws against each other: 'samples' is at least 2 then, "
@@ -219,6 +213,6 @@ def _memory_here() -> float:
     """What a pass may hold on this machine, in GiB: a matter of the machine, not of the run."""
     said = os.environ.get(MEMORY_VARIABLE, "")
     try:
-        return float(said) if said else MEMORY_GIB
+        return fitting(float(said), Positive, MEMORY_VARIABLE) if said else MEMORY_GIB
     except ValueError:
         raise ShiftproofError(f"{MEMORY_VARIABLE} is a number of GiB, not '{said}'") from None

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.graphs import GraphBatch
-from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import DataShape, Method, Network, Trains, variant
 from shiftproof.methods.explanation import Explanation
 from shiftproof.methods.gmt import GMTLin, GMTSimulated
@@ -18,6 +17,7 @@ from shiftproof.methods.gsat import GSAT, head_of, warn_of_collapse
 from shiftproof.methods.how_trained import FirstStage, HowTrained
 from shiftproof.nn import BernoulliSubgraph, GraphFeaturizer, decode
 from shiftproof.objectives import sample_losses
+from shiftproof.ranges import Count, Fraction
 from shiftproof.registry import options_of, register, with_options_of
 
 ExtractorName = Literal["sampled", "soft", "linear"]
@@ -69,16 +69,12 @@ class GMTSam(Method):
         init: Literal["new", "old"] = "new",
         placement: Literal["all", "first"] = "all",
         decoding: Decoding = "min0",
-        ratio: float = 0.5,
+        ratio: Fraction = 0.5,
         freeze_mode: Literal["train", "eval"] = "train",
-        reference_epochs: int | None = None,
+        reference_epochs: Count | None = None,
         **options: Any,
     ) -> None:
         super().__init__(shape)
-        if not 0 <= ratio <= 1:  # said before the first stage is trained, not by the second
-            raise ShiftproofError(f"'ratio' is the share of edges on top, from 0 to 1, not {ratio}")
-        if reference_epochs is not None and reference_epochs < 1:
-            raise ShiftproofError(f"'reference_epochs' is a whole number from 1, not {reference_epochs}")
         if extractor != "sampled":  # nothing is drawn there
             drawing = options_of(GMTSimulated).keys() - options_of(GSAT).keys()
             options = {name: value for name, value in options.items() if name not in drawing}

@@ -26,6 +26,7 @@ from shiftproof.nn import (
     segment_min,
 )
 from shiftproof.objectives import PriorSchedule, attention_information, sample_losses
+from shiftproof.ranges import BelowOne, Chance, Count, NonNegative, Share, Whole
 from shiftproof.registry import register
 
 AttentionTo = Literal["edge", "node"]
@@ -60,30 +61,24 @@ class GSAT(Method):
         shape: DataShape,
         *,
         network: Network | None = None,
-        penalty: float = 1.0,
-        final_r: float = 0.7,
-        initial_r: float = 0.9,
-        decay: float = 0.1,
-        decay_interval: int = 10,
+        penalty: NonNegative = 1.0,
+        final_r: Chance = 0.7,
+        initial_r: Share = 0.9,
+        decay: NonNegative = 0.1,
+        decay_interval: Count = 10,
         attention: AttentionTo = "edge",
         kl_on: Literal["prob", "sample"] = "prob",
         scorer_norm: ScorerNorm = True,
-        scorer_dropout: float | None = None,
-        smooth_min: int = 0,
+        scorer_dropout: BelowOne | None = None,
+        smooth_min: Whole = 0,
         symmetric: bool = True,
         candidates: Candidates = "final_r",
-        erm_epochs: int = 0,
+        erm_epochs: Whole = 0,
         own_encoder: bool = False,
     ) -> None:
         super().__init__(shape)
         if shape.kind != "graphs":
             raise ShiftproofError(f"{type(self).__name__} works on graphs, not on plain tensors")
-        if smooth_min < 0:
-            raise ShiftproofError(f"'smooth_min' is a number of rounds, from 0, not {smooth_min}")
-        if erm_epochs < 0:
-            raise ShiftproofError(f"'erm_epochs' is a number of epochs, from 0, not {erm_epochs}")
-        if scorer_dropout is not None and not 0 <= scorer_dropout < 1:
-            raise ShiftproofError(f"'scorer_dropout' is from 0 and below 1, not {scorer_dropout}")
         if smooth_min and attention != "node":
             raise ShiftproofError("'smooth_min' smooths attention to nodes; set attention='node'")
         spec = network or Network()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import torch
@@ -20,6 +19,7 @@ from shiftproof.methods.point_scoring import SCORER_DROPOUT, as_seen
 from shiftproof.methods.weighted import as_weighted
 from shiftproof.nn import POINT_CONVS, GraphFeaturizer, NodeScorer
 from shiftproof.objectives import sample_losses
+from shiftproof.ranges import Count, NonNegative, Positive
 from shiftproof.registry import register
 
 LEAST_VARIANCE, MOST_VARIANCE = 1e-6, 1e6  # spec gmt 5.8
@@ -58,17 +58,15 @@ class LRIGaussian(Method):
         shape: DataShape,
         *,
         network: Network | None = None,
-        penalty: float = 0.01,
-        dimensions: int = 3,
-        scale: float = 1.0,
-        neighbours: int | None = 5,
-        radius: float | None = None,
+        penalty: NonNegative = 0.01,
+        dimensions: Count = 3,
+        scale: Positive = 1.0,
+        neighbours: Count | None = 5,
+        radius: Positive | None = None,
     ) -> None:
         super().__init__(shape)
         if shape.kind != "graphs":
             raise ShiftproofError("LRIGaussian works on graphs, not on plain tensors")
-        if dimensions < 1 or not 0 < scale < math.inf:
-            raise ShiftproofError(f"'dimensions' and 'scale' are positive, not {dimensions} and {scale}")
         spec = network or Network()
         sees_places = spec.conv in POINT_CONVS
         if sees_places and spec.pos_dim != dimensions:

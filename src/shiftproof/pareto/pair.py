@@ -17,14 +17,16 @@ from shiftproof.pareto.balancer import Balancer, FixedWeights
 from shiftproof.pareto.fronts import normalised
 from shiftproof.pareto.mgda import MinNorm
 from shiftproof.pareto.solver import PreferenceSolver, SmoothedSolver
+from shiftproof.ranges import BelowOne, NonNegative, Positive, Whole, checked
 
-Preference = Mapping[str, float] | tuple[float, ...]
+Preference = Mapping[str, Positive] | tuple[Positive, ...]
 # spec pair 4.7: the preference used throughout for risk, IRMv1 and V-REx
 PUBLISHED: dict[str, float] = {"task": 1.0, "irm": 1e10, "vrex": 1e12}
 AHEAD = 1e2  # spec pair 4.7: how far penalties are preferred beyond the ratio of the losses
 SOLVERS = ("preference", "smoothed", "min-norm", "fixed")
 
 
+@checked
 class Pair(Balance):
     """PAIR as the balance of a `Trainer`: works for every method with more than one loss term.
 
@@ -49,19 +51,19 @@ class Pair(Balance):
         preference: Preference | None = None,
         *,
         parameters: Literal["head", "featurizer", "all"] = "head",
-        eps: float = 1e-4,
-        anneal_steps: int = 0,
-        anneal_weight: float = 0.0,
-        l2: float = 0.0,
+        eps: NonNegative = 1e-4,
+        anneal_steps: Whole = 0,
+        anneal_weight: NonNegative = 0.0,
+        l2: NonNegative = 0.0,
         balance_optimizer: Literal["sgd", "adam"] | None = None,
-        balance_lr: float | None = None,
-        balance_momentum: float = 0.9,
-        balance_clip: float | None = None,
+        balance_lr: Positive | None = None,
+        balance_momentum: BelowOne = 0.9,
+        balance_clip: Positive | None = None,
         freeze_featurizer: bool = False,
         balance_solver: Literal["preference", "smoothed", "min-norm", "fixed"] = "preference",
         guard: bool = False,
         negative: Literal["multiply", "add", "error"] = "multiply",
-        negative_rate: float = 1e-2,
+        negative_rate: Positive = 1e-2,
         solver_compat: Literal["reference"] | None = None,
     ) -> None:
         require_set(parameters)
@@ -71,16 +73,6 @@ class Pair(Balance):
             raise unknown("negative", str(negative), ("multiply", "add", "error"))
         if balance_lr is not None and balance_optimizer is None:
             raise ShiftproofError("'balance_lr' needs a 'balance_optimizer' of its own, 'sgd' or 'adam'")
-        if balance_lr is not None and not balance_lr > 0:
-            raise ShiftproofError(f"'balance_lr' is a rate above 0, not {balance_lr}")
-        if not 0 <= balance_momentum < 1:
-            raise ShiftproofError(f"'balance_momentum' is from 0 to below 1, not {balance_momentum}")
-        if not eps >= 0:
-            raise ShiftproofError(f"'eps' is a non-uniformity from 0, not {eps}")
-        if not negative_rate > 0:
-            raise ShiftproofError(f"'negative_rate' is above 0, not {negative_rate}")
-        if balance_clip is not None and not balance_clip > 0:
-            raise ShiftproofError(f"'balance_clip' is a length above 0, not {balance_clip}")
         self.preference = preference
         self.parameters = parameters
         self.eps = eps

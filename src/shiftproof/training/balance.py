@@ -14,8 +14,10 @@ from shiftproof.methods.base import Method
 from shiftproof.pareto.balance import Balance, add_l2
 from shiftproof.pareto.conflicts import gradient_cosines
 from shiftproof.pareto.pair import Pair
+from shiftproof.ranges import NonNegative, Whole, checked
 
 
+@checked
 class Weighted(Balance):
     """The weighted sum of the terms.
 
@@ -30,11 +32,11 @@ class Weighted(Balance):
 
     def __init__(
         self,
-        weights: Mapping[str, float] | None = None,
+        weights: Mapping[str, NonNegative] | None = None,
         *,
-        l2: float = 0.0,
-        anneal_steps: int = 0,
-        anneal_weight: float = 1.0,
+        l2: NonNegative = 0.0,
+        anneal_steps: Whole = 0,
+        anneal_weight: NonNegative = 1.0,
         rescale: bool = False,
         refresh: bool = False,
         watch_conflicts: bool = False,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from shiftproof.data import load, molecule_graphs
 from shiftproof.data.readers.chemistry import AROMATIC, ATOM, BOND, SYMBOLS, is_molecule
 from shiftproof.data.readers.molecules import ATOM_WIDTHS
 from shiftproof.errors import ShiftproofError
+from shiftproof.runtime import unfinished
 
 SIZES = {"benzene": (12_000, 2_000), "logic7": (4_326, 486), "logic8": (8_671, 918), "logic10": (8_687, 969)}
 
@@ -79,12 +82,11 @@ def test_conformers_that_cannot_be_kept_whole_are_not_kept(monkeypatch, tmp_path
     pytest.importorskip("rdkit", reason="needs RDKit (shiftproof[molecules])")
     from shiftproof.data.readers.conformers import with_positions
 
-    def full_disk(tensors: object, path: str | Path) -> None:
-        Path(path).write_bytes(b"half of it")
-        raise OSError("no space left")
+    def full_disk(_handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr("safetensors.torch.save_file", full_disk)
+    monkeypatch.setattr(unfinished.os, "fsync", full_disk)
     assert with_positions(molecule_graphs(["CCO"]), ["CCO"], "one", workers=1)[1].all()
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 

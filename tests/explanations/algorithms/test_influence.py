@@ -110,9 +110,9 @@ def test_influence_asks_any_model_and_names_mistakes():
     value = edge_influence(OwnGIN(), graphs, samples=20, task="regression")
     assert value.task == "regression"
     for wrong, words in (
-        ({"chance": 1.0}, "'chance' is that of an edge to be kept"),
-        ({"samples": 9}, "at least 10 samples, not 9"),
-        ({"level": 1.0}, "'level' is above 0 and below 1"),
+        ({"chance": 1.0}, "'chance' of edge_influence is a number above 0 to below 1"),
+        ({"samples": 9}, "'samples' of edge_influence is a whole number from 10, not 9"),
+        ({"level": 1.0}, "'level' of edge_influence is a number above 0 to below 1, not 1.0"),
     ):
         with pytest.raises(ShiftproofError, match=words):
             edge_influence(OwnGCN(), graphs, **wrong)

@@ -22,6 +22,7 @@ from shiftproof.nn import (
     symmetrise,
 )
 from shiftproof.nn.sampling import straight_through
+from shiftproof.ranges import BelowOne, Count, NonNegative, Positive, Seed, checked
 
 Kind = Literal["pgexplainer", "graphmask"]
 KINDS: tuple[Kind, ...] = ("pgexplainer", "graphmask")
@@ -33,6 +34,7 @@ SIZE = {"pgexplainer": 7.8e-5, "graphmask": 1.0}
 ENTROPY = {"pgexplainer": 0.01, "graphmask": 0.0}
 
 
+@checked
 class MaskNetwork(nn.Module):
     """One logit an edge from a frozen model's node embeddings, trained so that the masked model keeps its prediction.
 
@@ -52,9 +54,9 @@ class MaskNetwork(nn.Module):
         channels: int,
         kind: Kind = "pgexplainer",
         *,
-        size: float | None = None,
-        entropy: float | None = None,
-        dropout: float = 0.5,
+        size: NonNegative | None = None,
+        entropy: NonNegative | None = None,
+        dropout: BelowOne = 0.5,
         target: Target = "prediction",
     ) -> None:
         super().__init__()
@@ -99,18 +101,18 @@ class MaskNetwork(nn.Module):
             total = total + self.entropy * segment_mean(bernoulli_entropy(0.99 * mask + 0.005), owner, graphs)
         return total.mean()
 
+    @checked
     def fit(
         self,
         model: WeightedModel,
         graphs: GraphSet,
         *,
-        epochs: int = 100,
-        lr: float = 1e-3,
-        batch_size: int = 128,
-        seed: int = 0,
+        epochs: Count = 100,
+        lr: Positive = 1e-3,
+        batch_size: Count = 128,
+        seed: Seed = 0,
     ) -> MaskNetwork:
         """Train on graphs; their labels are looked at only where `target` says so."""
-        require_training(epochs, lr)
         optimizer = torch.optim.Adam(self.to(graphs.device).parameters(), lr=lr)
 
         def step(epoch: int, batch: GraphBatch) -> None:
@@ -127,14 +129,6 @@ class MaskNetwork(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.kind!r}, size={self.size}, entropy={self.entropy}"
-
-
-def require_training(epochs: int, lr: float) -> None:
-    """A network that masks can be trained for so long at such a rate."""
-    if epochs < 1 or not lr > 0:
-        raise ShiftproofError(
-            f"a mask network is trained for at least one epoch at a rate above 0, not {epochs} at {lr}"
-        )
 
 
 def _labels(batch: GraphBatch, logits: Tensor, task: Task) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
@@ -11,14 +11,15 @@ from torch import Tensor
 
 from shiftproof.data.dataset import Task
 from shiftproof.data.graphs import GraphBatch
-from shiftproof.errors import ShiftproofError
 from shiftproof.explanations.algorithms.masks import distributions
 from shiftproof.methods.weighted import WeightedModel, without_edges
 from shiftproof.nn import reverse_edges, segment_normalise, symmetrise, uniform_draws
+from shiftproof.ranges import AtLeast, Chance, Seed, checked
 
 SAMPLES = 200
 FEWEST_DRAWS = 5  # with an edge, and without it: fewer say nothing about it
 EDGES_AT_ONCE = 50_000
+Draws = Annotated[int, AtLeast(2 * FEWEST_DRAWS)]
 
 
 class Differences(NamedTuple):
@@ -31,33 +32,24 @@ class Differences(NamedTuple):
     task: Task
 
 
+@checked
 def influence(
-    model: WeightedModel, batch: GraphBatch, *, samples: int = SAMPLES, chance: float = 0.5, seed: int = 0
+    model: WeightedModel, batch: GraphBatch, *, samples: Draws = SAMPLES, chance: Chance = 0.5, seed: Seed = 0
 ) -> Tensor:
     """How much each edge changes the prediction on average over random subgraphs, stretched over each graph.
 
     Every edge is kept with `chance`; like occlusion this asks nothing of the model but predictions, `samples` of them,
     and sees edges that stand in for one another.
     """
-    require_chance(chance)
     likely = torch.full((batch.num_edges,), chance)
     found = differences(model, batch, likely, samples=samples, level=0.95, seed=seed).value
     return segment_normalise(found.abs(), batch.edge_batch, batch.num_graphs)
-
-
-def require_chance(chance: float) -> None:
-    if not 0 < chance < 1:
-        raise ShiftproofError(f"'chance' is that of an edge to be kept, above 0 and below 1, not {chance}")
 
 
 def differences(
     model: WeightedModel, batch: GraphBatch, likely: Tensor, *, samples: int, level: float, seed: int
 ) -> Differences:
     """Draws with the chances `likely` serve all edges at once: each splits them into those with it and without it."""
-    if samples < 2 * FEWEST_DRAWS:
-        raise ShiftproofError(f"the influence of edges takes at least {2 * FEWEST_DRAWS} samples, not {samples}")
-    if not 0 < level < 1:
-        raise ShiftproofError(f"'level' is above 0 and below 1, not {level}")
     with torch.no_grad(), model.frozen():
         logits = model(batch)
         kind = model.task_of(logits)

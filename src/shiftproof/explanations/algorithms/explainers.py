@@ -19,22 +19,24 @@ from shiftproof.explanations.algorithms.graphmask import ALLOWANCE, LayerGates, 
 from shiftproof.explanations.algorithms.masks import gnnexplainer, gradient, occlusion
 from shiftproof.methods.explanation import Explanation
 from shiftproof.methods.weighted import WeightedModel, as_weighted
+from shiftproof.ranges import Count, NonNegative, Positive, Seed, checked
 from shiftproof.registry import fitting_options
 
 GRAPHS_AT_ONCE = 512
 OWN = "own"
 
 
+@checked
 def pgexplainer(
     model: WeightedModel,
     graphs: GraphSet,
     *,
-    epochs: int = 100,
-    lr: float = 1e-3,
-    size: float | None = None,
-    entropy: float | None = None,
-    batch_size: int = 128,
-    seed: int = 0,
+    epochs: Count = 100,
+    lr: Positive = 1e-3,
+    size: NonNegative | None = None,
+    entropy: NonNegative | None = None,
+    batch_size: Count = 128,
+    seed: Seed = 0,
     train: GraphSet | None = None,
 ) -> Tensor:
     """Scores by PGExplainer's mask network, trained on the graphs `train` or else on those to be explained."""
@@ -43,18 +45,19 @@ def pgexplainer(
     return _by_network(network, model, graphs, train, epochs=epochs, lr=lr, batch_size=batch_size, seed=seed)
 
 
+@checked
 def graphmask(
     model: WeightedModel,
     graphs: GraphSet,
     *,
-    epochs: int = 100,
-    lr: float = 1e-3,
-    size: float | None = None,
-    entropy: float | None = None,
+    epochs: Count = 100,
+    lr: Positive = 1e-3,
+    size: NonNegative | None = None,
+    entropy: NonNegative | None = None,
     layerwise: bool = False,
-    allowance: float = ALLOWANCE,
-    batch_size: int = 128,
-    seed: int = 0,
+    allowance: NonNegative = ALLOWANCE,
+    batch_size: Count = 128,
+    seed: Seed = 0,
     train: GraphSet | None = None,
 ) -> Tensor:
     """Scores by GraphMask's gates: one an edge, or `layerwise` one for each message of each layer."""

@@ -16,6 +16,7 @@ from shiftproof.explanations.algorithms.amortised import SHIFT, hard_concrete, t
 from shiftproof.methods.weighted import WeightedModel
 from shiftproof.nn import GNNEncoder, Wiring, reverse_edges, segment_mean, symmetrise
 from shiftproof.nn.edge_structure import OnMessages
+from shiftproof.ranges import Count, NonNegative, Positive, Seed, checked
 
 # spec gmt 5.5: how far the prediction may move for free, and the multiplier that makes it dear to move further
 ALLOWANCE = 0.03
@@ -55,6 +56,7 @@ class Replaced:
         return lambda messages: baseline + share * (messages - baseline)
 
 
+@checked
 class LayerGates(nn.Module):
     """For every layer of a frozen encoder, gates on its messages and what a shut gate sends instead.
 
@@ -69,7 +71,7 @@ class LayerGates(nn.Module):
     A baseline still arrives once for each edge, so that layers which add messages up can go on counting neighbours.
     """
 
-    def __init__(self, encoder: GNNEncoder, *, size: float = 1.0, allowance: float = ALLOWANCE) -> None:
+    def __init__(self, encoder: GNNEncoder, *, size: NonNegative = 1.0, allowance: NonNegative = ALLOWANCE) -> None:
         super().__init__()
         seen = _tried(encoder)
         self.size, self.allowance = size, allowance
@@ -116,28 +118,27 @@ class LayerGates(nn.Module):
         open_ = torch.stack([segment_mean(share, owner, graphs).mean() for _, share in drawn.values()]).sum()
         return open_, divergence(whole, moved, model.task_of(whole)).mean()
 
-    def require_training(self, epochs: int, lr: float) -> None:
-        """These gates can be trained for so long at such a rate."""
+    def require_epochs(self, epochs: int) -> None:
+        """So many epochs are enough for these gates."""
         depth = len(self.gates)
         if epochs < depth:
             raise ShiftproofError(
                 f"{depth} layers are gated one after the other in at least {depth} epochs, not {epochs}"
             )
-        if not lr > 0:
-            raise ShiftproofError(f"gates are trained at a rate above 0, not {lr}")
 
+    @checked
     def fit(
         self,
         model: WeightedModel,
         graphs: GraphSet,
         *,
-        epochs: int = 100,
-        lr: float = 1e-3,
-        batch_size: int = 128,
-        seed: int = 0,
+        epochs: Count = 100,
+        lr: Positive = 1e-3,
+        batch_size: Count = 128,
+        seed: Seed = 0,
     ) -> LayerGates:
         """Train on graphs, whose labels are not looked at: the model's own predictions are what is to be kept."""
-        self.require_training(epochs, lr)
+        self.require_epochs(epochs)
         depth = len(self.gates)
         multiplier = torch.tensor(FIRST_MULTIPLIER, device=graphs.device, requires_grad=True)
         steeper = torch.optim.RMSprop([multiplier], lr=MULTIPLIER_LR, maximize=True)
@@ -163,7 +164,11 @@ class LayerGates(nn.Module):
 
 
 def layer_gates(
-    model: WeightedModel, *, size: float | None = None, entropy: float | None = None, allowance: float = ALLOWANCE
+    model: WeightedModel,
+    *,
+    size: NonNegative | None = None,
+    entropy: NonNegative | None = None,
+    allowance: NonNegative = ALLOWANCE,
 ) -> LayerGates:
     """Untrained gates for the encoder of a model."""
     if model.encoder is None:

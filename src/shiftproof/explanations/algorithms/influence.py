@@ -11,12 +11,13 @@ from torch import Tensor
 from shiftproof.data.dataset import Task
 from shiftproof.data.graphs import GraphBatch, GraphSet
 from shiftproof.errors import ShiftproofError
-from shiftproof.explanations.algorithms.edge_influence import SAMPLES, differences, require_chance
+from shiftproof.explanations.algorithms.edge_influence import SAMPLES, Draws, differences
 from shiftproof.explanations.elements import edge_weights
 from shiftproof.explanations.explaining import as_model, graphs_of
 from shiftproof.methods.explanation import Explanation
 from shiftproof.methods.weighted import as_weighted
 from shiftproof.nn import segment_normalise
+from shiftproof.ranges import Chance, Seed, checked
 from shiftproof.statistics.estimates import LEVEL
 
 
@@ -47,15 +48,16 @@ class Influence:
         return Explanation(self.batch, edge_scores=scores, logits=self.logits, task=self.task)
 
 
+@checked
 def edge_influence(
     model: Any,
     graphs: GraphSet | Explanation,
     *,
-    chance: float | None = None,
-    samples: int = SAMPLES,
-    level: float = LEVEL,
+    chance: Chance | None = None,
+    samples: Draws = SAMPLES,
+    level: Chance = LEVEL,
     task: Task | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> Influence:
     """The mean difference that each edge makes to a model's prediction, over random subgraphs of the other edges.
 
@@ -73,7 +75,6 @@ def edge_influence(
         batch, likely = graphs.batch, edge_weights(graphs, "chances")
     else:
         chance = 0.5 if chance is None else chance
-        require_chance(chance)
         batch = graphs_of(graphs).whole()
         likely = torch.full((batch.num_edges,), chance)
     batch = batch if asked.device is None else batch.to(asked.device)

@@ -6,8 +6,6 @@ batch are explained at once; no graph's scores depend on the others.
 
 from __future__ import annotations
 
-import math
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -15,23 +13,24 @@ from torch import Tensor
 from shiftproof.data.columns import take
 from shiftproof.data.dataset import Task
 from shiftproof.data.graphs import GraphBatch
-from shiftproof.errors import ShiftproofError
 from shiftproof.methods.weighted import WeightedModel, without_edges
 from shiftproof.nn import reverse_edges, segment_count, segment_mean, segment_normalise, segment_sum, symmetrise
+from shiftproof.ranges import Count, NonNegative, Positive, Seed, checked
 
 LEAST = 1e-12
 MOST_EDGES_AT_ONCE = 400_000  # of all the copies of graphs that occlusion sends through together
 
 
+@checked
 def gnnexplainer(
     model: WeightedModel,
     batch: GraphBatch,
     *,
-    steps: int = 100,
-    lr: float = 0.1,
-    size: float = 0.1,
-    entropy: float = 1.0,
-    seed: int = 0,
+    steps: Count = 100,
+    lr: Positive = 0.1,
+    size: NonNegative = 0.1,
+    entropy: NonNegative = 1.0,
+    seed: Seed = 0,
     noise: Tensor | None = None,
 ) -> Tensor:
     """GNNExplainer: for every graph the few edges that keep the model's prediction.
@@ -42,7 +41,6 @@ def gnnexplainer(
     over the whole batch is the same as one graph after the other. With a `size` too small everything is kept; 0.1 is
     the published weight for BA-2Motifs and GIN (spec gmt 5.3).
     """
-    require_search("GNNExplainer", steps, lr, size, entropy)
     owner, graphs = batch.edge_batch, batch.num_graphs
     with model.frozen():
         with torch.no_grad():
@@ -64,14 +62,6 @@ def gnnexplainer(
     return symmetrise(mask.detach().sigmoid(), reverse_edges(batch.edge_index, batch.num_nodes))
 
 
-def require_search(name: str, steps: int, lr: float, size: float, entropy: float) -> None:
-    """The search for a mask can be made; a price that is NaN would make NaN of every score."""
-    if steps < 1 or not lr > 0:
-        raise ShiftproofError(f"{name} takes at least one step of positive size, not {steps} of {lr}")
-    if not (math.isfinite(size) and math.isfinite(entropy)):
-        raise ShiftproofError(f"'size' and 'entropy' of {name} are finite numbers, not {size} and {entropy}")
-
-
 def gradient(model: WeightedModel, batch: GraphBatch) -> Tensor:
     """How much the predicted class moves with the weight of each edge, `|∂ z_ŷ / ∂ w_e|`, stretched over each graph."""
     with model.frozen():
@@ -84,13 +74,12 @@ def gradient(model: WeightedModel, batch: GraphBatch) -> Tensor:
     return segment_normalise(slope, batch.edge_batch, batch.num_graphs)
 
 
-def occlusion(model: WeightedModel, batch: GraphBatch, *, most_edges: int = MOST_EDGES_AT_ONCE) -> Tensor:
+@checked
+def occlusion(model: WeightedModel, batch: GraphBatch, *, most_edges: Count = MOST_EDGES_AT_ONCE) -> Tensor:
     """How much the prediction changes when an edge (both directions) is taken away, stretched over each graph.
 
     This asks nothing of the model but predictions; a graph with `m` edges is predicted `m` times.
     """
-    if most_edges < 1:
-        raise ShiftproofError(f"occlusion sends at least one edge through at once, not {most_edges}")
     reverse = reverse_edges(batch.edge_index, batch.num_nodes)
     own = torch.arange(batch.num_edges, device=reverse.device)
     first = torch.minimum(own, reverse)

@@ -11,8 +11,6 @@ from shiftproof.data.dataset import Dataset
 from shiftproof.data.graphs import GraphBatch, GraphSet
 from shiftproof.data.readers.points import moved, positions
 from shiftproof.errors import ShiftproofError
-from shiftproof.explanations.algorithms.amortised import require_training
-from shiftproof.explanations.algorithms.masks import require_search
 from shiftproof.explanations.algorithms.point_masks import PointMaskNetwork, bernmask, gradcam, gradgeo
 from shiftproof.explanations.algorithms.posthoc import PostHoc
 from shiftproof.methods.base import DataShape, Method, Network, Trains, width_of
@@ -23,6 +21,7 @@ from shiftproof.methods.point_scoring import SCORER_DROPOUT, as_seen
 from shiftproof.methods.weighted import as_weighted
 from shiftproof.nn import GraphFeaturizer, NodeScorer
 from shiftproof.objectives import sample_losses
+from shiftproof.ranges import BelowOne, Count, NonNegative, Positive
 from shiftproof.registry import register
 
 
@@ -51,13 +50,12 @@ class BernMask(_PostHocPoints):
         shape: DataShape,
         *,
         network: Network | None = None,
-        steps: int = 500,
-        mask_lr: float = 0.1,
-        size: float = 0.1,
-        entropy: float = 0.01,
+        steps: Count = 500,
+        mask_lr: Positive = 0.1,
+        size: NonNegative = 0.1,
+        entropy: NonNegative = 0.01,
     ) -> None:
         super().__init__(shape, network=network)
-        require_search("BernMask", steps, mask_lr, size, entropy)  # before a model is trained for it
         self.steps, self.mask_lr, self.size, self.entropy = steps, mask_lr, size, entropy
 
     @property
@@ -84,13 +82,12 @@ class BernMaskP(_PostHocPoints):
         shape: DataShape,
         *,
         network: Network | None = None,
-        explainer_epochs: int = 100,
-        explainer_lr: float = 1e-3,
-        size: float = 0.01,
-        entropy: float = 0.01,
+        explainer_epochs: Count = 100,
+        explainer_lr: Positive = 1e-3,
+        size: NonNegative = 0.01,
+        entropy: NonNegative = 0.01,
     ) -> None:
         super().__init__(shape, network=network)
-        require_training(explainer_epochs, explainer_lr)
         self.explainer_epochs, self.explainer_lr = explainer_epochs, explainer_lr
         width = width_of(self.model.featurizer)
         self.explainer = PointMaskNetwork(width, size=size, entropy=entropy).requires_grad_(False)
@@ -142,13 +139,16 @@ class PointMask(Method):
     """
 
     def __init__(
-        self, shape: DataShape, *, network: Network | None = None, threshold: float = 0.2, penalty: float = 0.01
+        self,
+        shape: DataShape,
+        *,
+        network: Network | None = None,
+        threshold: BelowOne = 0.2,
+        penalty: NonNegative = 0.01,
     ) -> None:
         super().__init__(shape)
         if shape.kind != "graphs":
             raise ShiftproofError("PointMask works on graphs, not on plain tensors")
-        if not 0 <= threshold < 1:
-            raise ShiftproofError(f"'threshold' is from 0 and below 1, not {threshold}: a mask never exceeds the rest")
         spec = network or Network()
         self.threshold = threshold
         self.featurizer = GraphFeaturizer(spec.encoder(shape.in_shape[0], shape.edge_dim), readout=spec.readout)

@@ -14,21 +14,23 @@ from shiftproof.data.graphs import GraphBatch
 from shiftproof.data.readers.points import moved, positions
 from shiftproof.errors import ShiftproofError
 from shiftproof.explanations.algorithms.amortised import MaskNetwork
-from shiftproof.explanations.algorithms.masks import bernoulli_entropy, disagreement, require_search
+from shiftproof.explanations.algorithms.masks import bernoulli_entropy, disagreement
 from shiftproof.methods.point_scoring import SCORER_DROPOUT
 from shiftproof.methods.weighted import WeightedModel
 from shiftproof.nn import NodeScorer, lift_to_edges, sample_concrete, segment_count, segment_mean
+from shiftproof.ranges import BelowOne, Count, NonNegative, Positive, Seed, checked
 
 
+@checked
 def bernmask(
     model: WeightedModel,
     batch: GraphBatch,
     *,
-    steps: int = 500,
-    lr: float = 0.1,
-    size: float = 0.1,
-    entropy: float = 0.01,
-    seed: int = 0,
+    steps: Count = 500,
+    lr: Positive = 0.1,
+    size: NonNegative = 0.1,
+    entropy: NonNegative = 0.01,
+    seed: Seed = 0,
     noise: Tensor | None = None,
 ) -> Tensor:
     """BernMask: for every cloud the few points that keep what the model says, GNNExplainer's way.
@@ -39,7 +41,6 @@ def bernmask(
     is given. Means are over the points of each cloud, so one mask over a batch is the same as one cloud after the
     other.
     """
-    require_search("BernMask", steps, lr, size, entropy)
     owner, graphs = batch.batch, batch.num_graphs
     if noise is None:
         generator = torch.Generator().manual_seed(seed)
@@ -60,6 +61,7 @@ def bernmask(
     return mask.detach().sigmoid()
 
 
+@checked
 class PointMaskNetwork(MaskNetwork):
     """BernMask-P's network: one logit a point from a frozen model's embeddings, trained so that the masked model says
     what it said of the whole cloud.
@@ -69,7 +71,12 @@ class PointMaskNetwork(MaskNetwork):
     """
 
     def __init__(
-        self, channels: int, *, size: float = 0.01, entropy: float = 0.01, dropout: float = SCORER_DROPOUT
+        self,
+        channels: int,
+        *,
+        size: NonNegative = 0.01,
+        entropy: NonNegative = 0.01,
+        dropout: BelowOne = SCORER_DROPOUT,
     ) -> None:
         super().__init__(channels, size=size, entropy=entropy)
         self.scorer = NodeScorer(channels, norm="batch", dropout=dropout)

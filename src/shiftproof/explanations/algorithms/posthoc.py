@@ -11,14 +11,15 @@ from torch import Tensor
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.graphs import GraphBatch, GraphSet
 from shiftproof.errors import ShiftproofError
-from shiftproof.explanations.algorithms.amortised import MaskNetwork, Target, require_training
+from shiftproof.explanations.algorithms.amortised import MaskNetwork, Target
 from shiftproof.explanations.algorithms.graphmask import ALLOWANCE, LayerGates, layer_gates
-from shiftproof.explanations.algorithms.masks import gnnexplainer, require_search
+from shiftproof.explanations.algorithms.masks import gnnexplainer
 from shiftproof.methods.base import DataShape, Method, Network, Trains, reference_model, width_of
 from shiftproof.methods.explanation import Explanation
 from shiftproof.methods.how_trained import HowTrained
 from shiftproof.methods.weighted import WeightedModel, as_weighted
 from shiftproof.objectives import sample_losses
+from shiftproof.ranges import Count, NonNegative, Positive
 from shiftproof.registry import register, with_options_of
 
 
@@ -81,13 +82,12 @@ class GNNExplainerMethod(PostHoc):
         shape: DataShape,
         *,
         network: Network | None = None,
-        steps: int = 100,
-        mask_lr: float = 0.1,
-        size: float = 0.1,
-        entropy: float = 1.0,
+        steps: Count = 100,
+        mask_lr: Positive = 0.1,
+        size: NonNegative = 0.1,
+        entropy: NonNegative = 1.0,
     ) -> None:
         super().__init__(shape, network=network)
-        require_search("GNNExplainer", steps, mask_lr, size, entropy)  # before a model is trained for it
         self.steps, self.mask_lr, self.size, self.entropy = steps, mask_lr, size, entropy
 
     @property
@@ -110,11 +110,10 @@ class _Amortised(PostHoc):
         shape: DataShape,
         *,
         network: Network | None = None,
-        explainer_epochs: int = 100,
-        explainer_lr: float = 1e-3,
+        explainer_epochs: Count = 100,
+        explainer_lr: Positive = 1e-3,
     ) -> None:
         super().__init__(shape, network=network)
-        require_training(explainer_epochs, explainer_lr)
         self.explainer_epochs, self.explainer_lr = explainer_epochs, explainer_lr
 
     def prepare(self, dataset: Dataset, trainer: Trains) -> None:
@@ -144,8 +143,8 @@ class PGExplainerMethod(_Amortised):
         shape: DataShape,
         *,
         network: Network | None = None,
-        size: float | None = None,
-        entropy: float | None = None,
+        size: NonNegative | None = None,
+        entropy: NonNegative | None = None,
         target: Target = "label",
         **options: Any,
     ) -> None:
@@ -174,16 +173,16 @@ class GraphMaskMethod(_Amortised):
         shape: DataShape,
         *,
         network: Network | None = None,
-        size: float | None = None,
-        entropy: float | None = None,
+        size: NonNegative | None = None,
+        entropy: NonNegative | None = None,
         layerwise: bool = False,
-        allowance: float = ALLOWANCE,
+        allowance: NonNegative = ALLOWANCE,
         **options: Any,
     ) -> None:
         super().__init__(shape, network=network, **options)
         if layerwise:
             gates = layer_gates(self.explained, size=size, entropy=entropy, allowance=allowance)
-            gates.require_training(self.explainer_epochs, self.explainer_lr)  # before a model is trained for them
+            gates.require_epochs(self.explainer_epochs)  # before a model is trained for them
             self.explainer = gates.requires_grad_(False)
         else:
             width = width_of(self.model.featurizer)
