@@ -55,6 +55,72 @@ def test_a_table_that_cannot_be_used_is_one_sentence(case: str, tmp_path: Path) 
     assert len(str(caught.value)) < 500
 
 
+def numbers(path: Path, header: str, row: str = "{a},{b},{label}", after: str = "") -> Path:
+    """Forty rows of two numbers and a label."""
+    rows = [row.format(a=i * 0.37 % 1, b=i * 7 % 5, label=i % 2) for i in range(40)]
+    path.write_text("\n".join([header, *rows]) + "\n" + after)
+    return path
+
+
+AMBIGUOUS = {
+    "a column twice": ({"header": "a,label,label"}, "two columns named 'label' .numbers 2 and 3."),
+    "twice, once in quotes": ({"header": 'a,"label",label'}, "two columns named 'label'"),
+    "twice but for a space": ({"header": "a,label ,label"}, "two columns named 'label'"),
+    "a feature twice": ({"header": "a,a,label"}, "two columns named 'a'"),
+    "a cell more in every row": ({"header": "a,b,label", "row": "{a},{b},{label},9"}, "4 cells in row 1"),
+    "two cells more in every row": ({"header": '"a,x",b,label', "row": "{a},{b},{label},9,8"}, "5 cells in row 1"),
+    "a cell more in the last row": ({"header": "a,b,label", "after": "1,2,0,9\n"}, "same number of cells"),
+    "tabs": ({"header": "a\tlabel\tlabel", "row": "{a}\t{b}\t{label}"}, "two columns named 'label'"),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("case", AMBIGUOUS)
+def test_a_table_whose_columns_are_not_known_for_certain_is_refused(case: str, tmp_path: Path) -> None:
+    parts, sentence = AMBIGUOUS[case]
+    path = numbers(tmp_path / "own.csv", **parts)
+    with pytest.raises(ShiftproofError, match=sentence):
+        sp.load(path, label="label")
+
+
+def test_empty_cells_beyond_the_header_and_columns_without_a_name_are_no_features(tmp_path: Path) -> None:
+    data = sp.load(numbers(tmp_path / "ends.csv", "a,b,label", "{a},{b},{label},"), label="label")
+    assert [part["name"] for part in data.reading["columns"]] == ["a", "b"]
+    data = sp.load(numbers(tmp_path / "index.csv", ",b,label", "{a},{b},{label}"), label="label")
+    assert [part["name"] for part in data.reading["columns"]] == ["b"]
+    assert "columns without a name are not used (number 1 of 3)" in data.notes
+
+
+def test_spaces_around_names_in_the_header_do_not_matter(tmp_path: Path) -> None:
+    data = sp.load(numbers(tmp_path / "own.csv", ' a , b , "label" '), label="label")
+    assert [part["name"] for part in data.reading["columns"]] == ["a", "b"]
+
+
+def test_a_row_that_ends_early_ends_in_empty_cells(tmp_path: Path) -> None:
+    data = sp.load(numbers(tmp_path / "own.csv", "a,b,label", after="1,2\n"), label="label")
+    assert data.rejected == ((41, "1,2,", "label 'label' is missing"),)
+
+
+def test_a_feature_that_is_the_label_once_more_is_said(tmp_path: Path) -> None:
+    data = sp.load(numbers(tmp_path / "own.csv", "a,label,label.1", "{a},{label},{label}"), label="label")
+    assert any("'label.1' holds the same as the label 'label'" in note for note in data.notes)
+
+
+@pytest.mark.parametrize(("one", "other"), [("inf", "-inf"), ("Infinity", "-Infinity"), ("1e999", "-1e999")])
+@pytest.mark.parametrize("task", [None, "binary", "multiclass", "regression"])
+def test_infinite_numbers_are_no_classes(one: str, other: str, task: str | None, tmp_path: Path) -> None:
+    path = table(tmp_path / "own.csv", [[i % 7, (one, other)[i % 2]] for i in range(40)], "a,label")
+    with pytest.raises(ShiftproofError, match="column 'label' holds nothing but infinite numbers"):
+        sp.load(path, label="label", task=task)
+
+
+def test_rows_with_an_infinite_label_are_left_out_and_said(tmp_path: Path) -> None:
+    rows = [[i % 7, "inf" if i < 4 else i % 3] for i in range(60)]
+    data = sp.load(table(tmp_path / "own.csv", rows, "a,label"), label="label")
+    assert data.num_classes == 3
+    assert [why for _, _, why in data.rejected] == ["label 'inf' is infinite"] * 4
+
+
 def test_the_command_ends_with_two_and_one_line_and_writes_nothing(tmp_path: Path) -> None:
     path = table(tmp_path / "own.csv", [[t, 1] for t in smiles(60)])
     ended = command("fit", path, "--smiles", "smiles", "--label", "active", "-m", "erm", "--out", tmp_path / "runs")

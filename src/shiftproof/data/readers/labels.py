@@ -64,6 +64,11 @@ def _one(table: Table, column: str, task: str | None, names: Sequence[str]) -> L
         raise ShiftproofError(f"{table.where}: column '{column}' holds no label at all")
     infinite = np.isinf(numbers)
     no_number = np.isnan(numbers) & ~missing
+    if infinite.any() and not no_number.any():  # among texts, "inf" may be the name of a class
+        texts = table.text(column)
+        problems |= {int(row): f"label '{texts[row]}' is infinite" for row in np.flatnonzero(infinite)}
+        if not (~missing & ~infinite).any():
+            raise ShiftproofError(f"{table.where}: column '{column}' holds nothing but infinite numbers, no label")
     known = numbers[~missing & ~no_number & ~infinite]
     mostly_numbers = len(known) >= 0.9 * (~missing).sum() and len(np.unique(known)) > MOST_NUMBERED_CLASSES
     if task == "regression" or (task is None and mostly_numbers) or _is_amount(known, no_number, task):
@@ -74,7 +79,9 @@ def _one(table: Table, column: str, task: str | None, names: Sequence[str]) -> L
             raise ShiftproofError(f"{table.where}: column '{column}' holds no number")
         return Labels("regression", numbers, (column,), problems)
     cells = [_class_name(cell, number) for cell, number in zip(table.text(column), numbers, strict=True)]
-    classes = tuple(names) or _classes([cell for cell, gone in zip(cells, missing, strict=True) if not gone])
+    classes = tuple(names) or _classes(
+        [cell for row, cell in enumerate(cells) if not missing[row] and row not in problems]
+    )
     if len(classes) > MOST_CLASSES or (not names and len(classes) > 20 and len(classes) > (~missing).sum() / 2):
         raise ShiftproofError(
             f"{table.where}: column '{column}' has {len(classes)} different texts, too many to be classes"
@@ -83,7 +90,7 @@ def _one(table: Table, column: str, task: str | None, names: Sequence[str]) -> L
         raise ShiftproofError(f"{table.where}: column '{column}' has {len(classes)} classes, a binary task has two")
     place = {name: number for number, name in enumerate(classes)}
     for row, cell in enumerate(cells):
-        if not missing[row] and cell not in place:
+        if row not in problems and cell not in place:
             problems[row] = f"label '{cell}' is none of the classes {', '.join(classes[:8])}"
     values = np.array([place.get(cell, 0) for cell in cells], np.int64)
     two = len(classes) == 2 and task != "multiclass"

@@ -123,7 +123,7 @@ def molecule_table(
             "strict": strict,
             "max_atoms": max_atoms,
         },
-        notes=(*rows.notes, *labels.notes, *_lonely(values, value_names, environment, parts)),
+        notes=(*table.notes, *rows.notes, *labels.notes, *_lonely(values, value_names, environment, parts)),
         rejected=rows.rejected,
     )
     return with_vectors(data, blocks)

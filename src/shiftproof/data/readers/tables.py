@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ MISSING = ("", "nan", "na", "n/a", "null", "none", "?")  # cells, in any case, t
 _SEPARATORS = ",;\t"
 _LONGEST_HEADER = 1 << 20
 _NAMES_SHOWN = 12
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Table:
 
     frame: Any  # pandas.DataFrame, imported where a file is read
     where: str
+    notes: tuple[str, ...] = ()  # what a reader of the file should know
 
     def __len__(self) -> int:
         return len(self.frame)
@@ -61,18 +64,47 @@ def read_table(path: str | Path, wanted: Sequence[str] = (), where: str | None =
     if not path.exists():
         raise ShiftproofError(f"there is no file '{path}'")
     frame = _parquet(path) if path.suffix.lower() == ".parquet" else _delimited(path, wanted, where)
+    return _checked(frame, where, wanted)
+
+
+def _checked(frame: Any, where: str, wanted: Sequence[str] = ()) -> Table:
+    """The table of a frame of text cells, once every column has a name of its own and the wanted ones are there."""
+    names = _require_different(list(frame.columns), where)
+    frame.columns = names
+    nameless = [number for number, name in enumerate(names) if not name]
+    notes: tuple[str, ...] = ()
+    if nameless:
+        if len(nameless) == len(names):
+            raise ShiftproofError(f"{where} has no column with a name; its first line is the header")
+        listed = ", ".join(str(number + 1) for number in nameless)
+        notes = (f"columns without a name are not used (number {listed} of {len(names)})",)
+        frame = frame.iloc[:, [number for number, name in enumerate(names) if name]]
     for name in wanted:
         found_column(list(frame.columns), name, "column", where)
     if not len(frame):
         raise ShiftproofError(f"{where} has a header and no rows")
-    return Table(frame, where)
+    return Table(frame, where, notes)
+
+
+def _require_different(names: Sequence[Any], where: str) -> list[str]:
+    """The names of columns without spaces around them, once no two are the same."""
+    stripped = [str(name).strip() for name in names]
+    first: dict[str, int] = {}
+    for number, name in enumerate(stripped):
+        if name and first.setdefault(name, number) != number:
+            raise ShiftproofError(
+                f"{where} has two columns named '{_short(name)}' (numbers {first[name] + 1} and {number + 1}), so it "
+                f"is not known which is meant; rename one"
+            )
+    return stripped
 
 
 def found_column(names: Sequence[str], name: str, what: str, where: str) -> str:
-    if name in names:
-        return name
-    if unquote(name) in names:
-        return unquote(name)
+    if not isinstance(name, str):
+        raise ShiftproofError(f"a {what} of {where} is named by a text, not by {name!r}")
+    for known in (name, name.strip(), unquote(name), unquote(name).strip()):
+        if known in names:
+            return known
     shown = [_short(known) for known in names[:_NAMES_SHOWN]]
     rest = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
     hint = nearest(name, [known for known in names if len(known) < 80]) or f"; it has {', '.join(shown)}{rest}"
@@ -109,7 +141,7 @@ def with_options(source: str, options: Mapping[str, Any]) -> str:
 def _delimited(path: Path, wanted: Sequence[str], where: str) -> Any:
     import pandas as pd
 
-    header = _header(path, where)
+    header = _QUOTED.sub("", _header(path, where))
     separator = "\t" if _plain_suffix(path) == ".tsv" else max(_SEPARATORS, key=header.count)
     options: dict[str, Any] = {
         "sep": separator,
@@ -117,12 +149,18 @@ def _delimited(path: Path, wanted: Sequence[str], where: str) -> Any:
         "keep_default_na": False,
         "encoding": "utf-8-sig",
         "compression": "infer",
+        "skipinitialspace": True,  # a quote after a comma and a space is a quote
     }
     try:
-        names = list(pd.read_csv(path, nrows=0, **options).columns)
+        names = _require_different(pd.read_csv(path, nrows=1, header=None, **options).iloc[0].tolist(), where)
         for name in wanted:
             found_column(names, name, "column", where)
-        return pd.read_csv(path, index_col=False, **options)
+        frame = pd.read_csv(path, header=0, names=list(range(len(names))), **options)
+        if not isinstance(frame.index, pd.RangeIndex):  # pandas takes cells beyond the header for an index
+            wide = list(range(len(names) + frame.index.nlevels))
+            frame = _without_empty_ends(pd.read_csv(path, header=0, names=wide, **options), len(names), where)
+        frame.columns = names
+        return frame.fillna("")  # a row that ends early ends in empty cells
     except ShiftproofError:
         raise
     except pd.errors.EmptyDataError:
@@ -134,6 +172,18 @@ def _delimited(path: Path, wanted: Sequence[str], where: str) -> Any:
         raise ShiftproofError(f"{where} is not a table with the same number of cells in every row ({detail})") from None
     except (OSError, EOFError, zlib.error, lzma.LZMAError, ValueError) as problem:
         raise ShiftproofError(f"{where} is damaged or cut short ({problem})") from None
+
+
+def _without_empty_ends(frame: Any, columns: int, where: str) -> Any:
+    """Rows that are longer than the header, cut to it where they end in empty cells; an error where they do not."""
+    beyond = frame.iloc[:, columns:].fillna("").map(str.strip) != ""
+    if bool(beyond.to_numpy().any()):
+        row = int(beyond.any(axis=1).to_numpy().argmax())
+        raise ShiftproofError(
+            f"{where} has {columns} column names in its header and {frame.shape[1]} cells in row {row + 1}; every cell "
+            f"needs a column"
+        )
+    return frame.iloc[:, :columns]
 
 
 def _header(path: Path, where: str) -> str:
@@ -172,7 +222,7 @@ def _parquet(path: Path) -> Any:
         frame = pd.read_parquet(path)
     except (OSError, ValueError) as problem:
         raise ShiftproofError(f"{path} is not a whole Parquet file ({str(problem).splitlines()[0]})") from None
-    frame.columns = [str(name) for name in frame.columns]
+    frame.columns = _require_different(frame.columns.tolist(), str(path))
     # whole numbers with gaps are stored as 1.0; a class should be called 1 wherever it was stored
     texts = {name: [_cell(value) for value in frame[name].tolist()] for name in frame.columns}
     return pd.DataFrame(texts, dtype=str)

@@ -112,8 +112,19 @@ def feature_table(
             "classes": list(labels.names),
             "columns": recipe,
         },
-        notes=(*notes, *labels.notes),
+        notes=(*table.notes, *notes, *labels.notes, *_leaks(table, used, columns)),
         rejected=rejected,
+    )
+
+
+def _leaks(table: Table, used: Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:
+    """A note where a feature is the label once more."""
+    labels = {column: [cell.strip() for cell in table.text(column)] for column in columns}
+    return tuple(
+        f"the feature '{name}' holds the same as the label '{column}' in every row: it gives the answer away"
+        for name in used
+        for column, cells in labels.items()
+        if [cell.strip() for cell in table.text(name)] == cells
     )
 
 
