@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from shiftproof.papers.measured import Chapter, Measured, by_chapter, read_results
 from shiftproof.report.sentences import spread
 from shiftproof.sweeps.comparison import deviation, is_within, label, printed
+from shiftproof.sweeps.table import STALE
 
 PAGE = Path(__file__).parent / "results.md"
 RESULTS = Path(__file__).parents[1] / "results"
@@ -28,7 +30,8 @@ def page(results: Path = RESULTS) -> str:
         "it names. A row is one method on one data set; it lies within the printed deviation if its mean is no further "
         "from the printed mean than the printed deviation. A cell that stands in two tables counts once. "
         "A claim is a sentence of the publication; it is about means, and p is of the pooled pairs of data set "
-        "and seed, uncorrected.",
+        "and seed, uncorrected. A **stale** row was measured before its code was changed: it counts in no claim, test, "
+        "rank or number of rows, until `shiftproof bench RECIPE --add` has measured it again.",
         _table(
             ["chapter", "tables", "cells measured", "with a printed deviation", "within it", "claims that hold",
              "do not hold", "not tested"],
@@ -55,7 +58,7 @@ def _measured(table: Measured) -> list[str]:
     within = f"; {found.within} of {found.with_printed} within the printed deviation" if found.with_printed else ""
     said = f"`{table.table['command']}`, on {table.table.get('device')}: {found.measured} rows{within}."
     note = str(table.table.get("note", ""))
-    parts = [f"### {table.name}", said, *([note] if note else [])]
+    parts = [f"### {table.name}", said, *([note] if note else []), *_of_doubt(table)]
     for panel in found.panels:
         beside = any(printed(row) for row in panel.rows)
         columns = ["data", "method", panel.title, "seeds", *(["printed", "difference", "within"] if beside else [])]
@@ -67,8 +70,27 @@ def _measured(table: Measured) -> list[str]:
     return parts
 
 
+def _of_doubt(table: Measured) -> list[str]:
+    """What a reader has to know before believing a table: stale rows, and code that nobody can look up."""
+    parts = []
+    stale = Counter(row[STALE] for row in table.table["rows"] if row.get(STALE))
+    parts += [f"{count} rows are stale: {why}." for why, count in stale.items()]
+    commits = str(table.table.get("commit")).split(" and ")
+    unknown = [one for one in commits if one.endswith("-dirty") or one in ("None", "not recorded")]
+    if unknown:
+        what = "; ".join(
+            f"of {one.removesuffix('-dirty')[:12]} with changes that were not committed"
+            if one.endswith("-dirty")
+            else "of a commit that was not recorded"
+            for one in unknown
+        )
+        parts.append(f"Some of its runs are of code that cannot be looked up: {what}.")
+    return parts
+
+
 def _row(row: dict, beside: bool) -> list[str]:
-    cells = [f"`{row['dataset']}`", label(row), spread(row), str(row["seeds"])]
+    said = f"{label(row)} **stale**" if row.get(STALE) else label(row)
+    cells = [f"`{row['dataset']}`", said, spread(row), str(row["seeds"])]
     if beside:
         gap, verdict = deviation(row), is_within(row)
         cells += [

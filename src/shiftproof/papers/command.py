@@ -11,8 +11,10 @@ from typing import Any
 
 from shiftproof.errors import ShiftproofError, nearest
 from shiftproof.papers.catalogue import missing
+from shiftproof.papers.freshness import RESULTS, stamped
 from shiftproof.registry import recipes
 from shiftproof.runtime.files import require_folder, write_json
+from shiftproof.runtime.fingerprints import commit
 from shiftproof.runtime.journal import one_at_a_time
 from shiftproof.runtime.progress import Style
 from shiftproof.sweeps.extend_table import add_to, seeds_held
@@ -165,6 +167,8 @@ def _require_possible(asked: Asked, recipe: Recipe) -> None:
         require_folder(asked.folder)
     if not asked.smoke:
         require_folder(asked.results, "--results names a folder")
+        if not asked.collect:
+            _require_committed(asked, str(commit()))
     if asked.search is not None and asked.collect:
         raise ShiftproofError("--collect trains nothing, and a search does; leave out one of them")
     if asked.add:
@@ -175,6 +179,18 @@ def _require_possible(asked: Asked, recipe: Recipe) -> None:
         )
     if recipe.sequential and (not isinstance(asked.engine, Local) or asked.engine.workers * asked.engine.stack > 1):
         raise ShiftproofError(f"'{asked.recipe}' measures time, so its runs go one after another; leave out --workers")
+
+
+def _require_committed(asked: Asked, *commits: str) -> None:
+    """Refuse a table in the checkout's own results/ of code that nobody could look up again."""
+    if not asked.results.resolve().is_relative_to(RESULTS.resolve()):
+        return
+    for one in sorted({part for joined in commits for part in joined.split(" and ")}):
+        if one.endswith("-dirty"):
+            raise ShiftproofError(
+                f"{asked.table} would be of code that is not committed ({one}): commit it and measure then, or take "
+                "another folder with --results"
+            )
 
 
 def wanted_jobs(asked: Asked, recipe: Recipe) -> tuple[list[Job], list[Job]]:
@@ -322,6 +338,9 @@ def _finish(asked: Asked, recipe: Recipe, rows: list[Row], command: str) -> tupl
 
 def _write_table(asked: Asked, recipe: Recipe, rows: list[Row], command: str) -> list[Row]:
     """Write rows as a table, beside those that it holds where they are added; all rows that it then has."""
+    if not asked.smoke:
+        _require_committed(asked, *(str(row.get("commit", "")) for row in rows))
+        rows = [stamped(row, asked.name) for row in rows]
     content = results_table(asked.name, command, rows, note=recipe.note)
     with one_at_a_time(asked.table.parent) if asked.add else nullcontext():  # others may be adding as well
         if asked.add:

@@ -12,7 +12,7 @@ from shiftproof.errors import ShiftproofError
 from shiftproof.registry import recipes
 from shiftproof.sweeps.claims import FAILS, HOLDS, UNTESTED, Finding
 from shiftproof.sweeps.comparison import Comparison, is_within, judge, label
-from shiftproof.sweeps.table import read_table
+from shiftproof.sweeps.table import fresh, read_table
 
 CHAPTERS = {"ciga": "CIGA", "gala": "GALA", "gmt": "GMT", "hao": "HAO", "pair": "PAIR", "feat": "FeAT"}
 OTHERS = "other tables"
@@ -48,7 +48,7 @@ class Chapter:
         cells: dict[tuple[str, ...], Mapping[str, Any]] = {}
         for table in sorted(self.tables, key=lambda table: table.name not in recipes):
             for panel in table.comparison.panels:
-                for row in panel.rows:
+                for row in fresh(panel.rows):
                     if row["mean"] is not None:
                         cells.setdefault((panel.title, row["dataset"], label(row)), row)
         within = [is_within(row) for row in cells.values()]
@@ -86,7 +86,7 @@ def held_against(name: str, rows: Sequence[Mapping[str, Any]]) -> Comparison:
     if recipe is None:
         return judge(rows)
     found = judge(rows, ours=[one for one in own if any(row["method"] == one for row in rows)] or recipe.ours)
-    known = [row for row in rows if row["method"] not in own and row["dataset"] not in own]
+    known = [row for row in fresh(rows) if row["method"] not in own and row["dataset"] not in own]
     return replace(found, claims=tuple((claim.text, claim.judge(known)) for claim in recipe.claims))
 
 

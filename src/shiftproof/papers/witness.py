@@ -261,9 +261,10 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def write(path: Path, found: Mapping[str, Any]) -> Path:
-    """Write witnesses; those of a file that are not made anew stay."""
+    """Write witnesses; those of a file that are not made anew stay, and so do those that say the same once more."""
     kept = read(path)["witnesses"] if path.exists() else {}
-    kept = {name: one for name, one in kept.items() if name in witnesses()} | dict(found)
+    kept = {name: one for name, one in kept.items() if name in witnesses()}
+    kept |= {name: one for name, one in found.items() if name not in kept or compare(kept[name], one)}
     content = {"versions": {"torch": torch.__version__}, "witnesses": kept}
     write_atomic(path, (json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n").encode())
     return path

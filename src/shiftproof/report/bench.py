@@ -23,6 +23,7 @@ from shiftproof.sweeps.comparison import (
     less_is_better,
     printed,
 )
+from shiftproof.sweeps.table import STALE, fresh
 
 Row = Mapping[str, Any]
 
@@ -81,7 +82,7 @@ def write_leaderboard(results: str | Path, out: str | Path) -> Path:
 def _panel(panel: Panel) -> dict[str, Any]:
     best: dict[str, float] = {}
     top = min if less_is_better(str(panel.rows[0]["metric"])) else max
-    for row in panel.rows:
+    for row in fresh(panel.rows):
         if panel.ranks and row["mean"] is not None and not row["method"].startswith(NOT_RANKED):
             best[row["dataset"]] = top(best.get(row["dataset"], row["mean"]), row["mean"])
     metric, _, rest = panel.title.partition(" ")
@@ -91,13 +92,13 @@ def _panel(panel: Panel) -> dict[str, Any]:
         "rows": [
             {
                 "data": row["dataset"],
-                "label": label(row),
+                "label": label(row) + (" (stale)" if row.get(STALE) else ""),
                 "seeds": row["seeds"],
                 "score": spread(dict(row)),
                 "printed": spread(dict(figures)) if (figures := printed(row)) else "–",
                 "deviation": "–" if (gap := deviation(row)) is None else signed(gap),
                 "within": is_within(row),
-                "best": row["mean"] is not None and row["mean"] == best.get(row["dataset"]),
+                "best": row["mean"] is not None and row["mean"] == best.get(row["dataset"]) and not row.get(STALE),
             }
             for row in panel.rows
         ],

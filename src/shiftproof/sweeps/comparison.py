@@ -10,6 +10,7 @@ from typing import Any
 from shiftproof.statistics.metrics import LOWER_IS_BETTER
 from shiftproof.statistics.significance import holm, paired, pairs_of
 from shiftproof.sweeps.claims import Claim, Finding
+from shiftproof.sweeps.table import STALE, fresh
 
 Row = Mapping[str, Any]
 _ROUNDED = {"mcc": 0.005}  # the tables print two digits of it, so a deviation of 0.00 is one below 0.005
@@ -46,7 +47,8 @@ class Panel:
     @property
     def ranked_part(self) -> str:
         """Over how many of the data sets the ranks are and who is left out, where they are not over the whole table."""
-        measured = [row for row in self.rows if row["mean"] is not None and not label(row).startswith(NOT_RANKED)]
+        known = [row for row in fresh(self.rows) if row["mean"] is not None]
+        measured = [row for row in known if not label(row).startswith(NOT_RANKED)]
         sets = {row["dataset"] for row in measured}
         absent = [name for name in dict.fromkeys(label(row) for row in measured) if name not in self.ranks]
         without = f"without {', '.join(absent)}" if absent else ""
@@ -107,7 +109,10 @@ def less_is_better(metric: str) -> bool:
 
 
 def judge(rows: Sequence[Row], *, ours: Sequence[str] = (), claims: Sequence[Claim] = ()) -> Comparison:
-    """Ranks, paired tests and verdicts of a table's rows; `ours` are the labels that the table is about."""
+    """Ranks, paired tests and verdicts of a table's rows; `ours` are the labels that the table is about.
+
+    Rows that are marked as stale are shown, and nothing is concluded from them.
+    """
     groups: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
         protocol = str(row["variant"].get("protocol", ""))
@@ -115,11 +120,11 @@ def judge(rows: Sequence[Row], *, ours: Sequence[str] = (), claims: Sequence[Cla
     panels = [_panel(key, group, ours) for key, group in groups.items()]
     corrected = iter(holm([test.p for panel in panels for test in panel.tests]))
     panels = [_corrected(panel, corrected) for panel in panels]
-    measured = [row for row in rows if row["mean"] is not None]
+    measured = [row for row in fresh(rows) if row["mean"] is not None]
     verdicts = [is_within(row) for row in measured]
     return Comparison(
         tuple(panels),
-        tuple((claim.text, claim.judge(rows)) for claim in claims),
+        tuple((claim.text, claim.judge(fresh(rows))) for claim in claims),
         len(measured),
         sum(verdict is not None for verdict in verdicts),
         sum(verdict is True for verdict in verdicts),
@@ -134,7 +139,7 @@ def _panel(key: tuple[str, str, str], rows: list[Row], ours: Sequence[str]) -> P
     sign = -1.0 if less_is_better(metric) else 1.0
     by_data: dict[str, dict[str, Row]] = {}
     for row in rows:
-        if row["mean"] is not None:
+        if row["mean"] is not None and not row.get(STALE):
             by_data.setdefault(row["dataset"], {})[label(row)] = row
     tests = [test for data, found in by_data.items() for test in _tests(data, found, ours, sign)]
     names = {name for found in by_data.values() for name in found}

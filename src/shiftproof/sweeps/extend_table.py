@@ -10,9 +10,12 @@ from typing import Any
 from shiftproof.errors import ShiftproofError
 from shiftproof.sweeps.merge_order import cell_of, comparable, in_order
 from shiftproof.sweeps.recipes import Cell, Row
-from shiftproof.sweeps.table import Ratio, join_words, read_table, summarise
+from shiftproof.sweeps.table import MADE_BY, STALE, Ratio, join_words, read_table, summarise
 
-_IN_EVERY_ROW = {"dataset", "method", "variant", "metric", "split", "selection", "of_seeds", "published"}
+_IN_EVERY_ROW = {"dataset", "method", "variant", "metric", "split", "selection", "of_seeds", "published"} | {
+    MADE_BY,
+    STALE,
+}
 _SUMMARY = {"values", "mean", "std", "seeds"}
 _NUMBER = (int, float, type(None))
 _ONE_A_SEED = ("intervals", "curves")  # lists that recipes write seed by seed; of another list nobody can tell
@@ -50,12 +53,13 @@ def add_to(
 def seeds_held(path: Path) -> dict[str, set[int] | None]:
     """The seeds that a table has of each cell, in all rows of it; nothing where there is no table.
 
-    None for a cell whose rows do not say whose seeds they are.
+    A row that is marked as stale has none that count. None for a cell whose rows do not say whose seeds they are.
     """
     found: dict[str, set[int] | None] = {}
     rows = read_table(path, "--add")["rows"] if path.exists() else []
     for row in _by_cell(rows, path, None).values():
-        cell, seeds = comparable(row["dataset"], row["method"], row["variant"]), row.get("of_seeds")
+        cell = comparable(row["dataset"], row["method"], row["variant"])
+        seeds = [] if row.get(STALE) else row.get("of_seeds")
         before = found.get(cell, seeds)
         found[cell] = None if seeds is None or before is None else {*before} & {*seeds}
     return found
@@ -63,7 +67,7 @@ def seeds_held(path: Path) -> dict[str, set[int] | None]:
 
 def unite(old: Row, new: Row, place: str) -> Row:
     """One row of the seeds of both, ordered by seed; a seed that both have is the newer row's."""
-    if {**old, "published": new["published"]} == new:
+    if old.get(STALE) or {**old, "published": new["published"]} == new:  # stale figures join no others
         return new
     for row in (old, new):
         if len(row.get("of_seeds", ())) != len(row["values"]):

@@ -16,6 +16,8 @@ from shiftproof.sweeps.jobs import Job
 from shiftproof.sweeps.published import published
 from shiftproof.training.run import METRICS, TIMING
 
+# of a row: the sources and witnesses that it was made by; why it no longer counts, where the code was changed since
+MADE_BY, STALE = "made_by", "stale"
 _STILL_THE_METHOD = {"compat", "protocol"}  # variants that printed figures may stand beside
 
 
@@ -26,6 +28,11 @@ def summarise(values: Sequence[float | None]) -> dict[str, Any]:
     mean = statistics.fmean(finite) if len(finite) == len(values) and finite else None
     std = statistics.stdev(finite) if mean is not None and len(finite) > 1 else None
     return {"values": values, "mean": mean, "std": std, "seeds": len(values)}
+
+
+def fresh(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The rows of the code as it is; those that are marked as stale count in no claim, test or rank."""
+    return [row for row in rows if not row.get(STALE)]
 
 
 def rows_of(jobs: Iterable[Job], metric: str | None = None, split: str = "test") -> list[dict[str, Any]]:
