@@ -62,7 +62,7 @@ def _measured(table: Measured) -> list[str]:
     for panel in found.panels:
         beside = any(printed(row) for row in panel.rows)
         columns = ["data", "method", panel.title, "seeds", *(["printed", "difference", "within"] if beside else [])]
-        parts.append(_table(columns, (_row(row, beside) for row in panel.rows)))
+        parts.append(_table(columns, (_row(dict(row), beside) for row in panel.rows)))
         if panel.ranks:
             part = f" ({panel.ranked_part})" if panel.ranked_part else ""
             shown = ", ".join(f"{name} {rank:.2f}" for name, rank in panel.ranks.items())
@@ -94,7 +94,7 @@ def _row(row: dict, beside: bool) -> list[str]:
     if beside:
         gap, verdict = deviation(row), is_within(row)
         cells += [
-            spread(figure) if (figure := printed(row)) else "–",
+            spread(dict(figure)) if (figure := printed(row)) else "–",
             "–" if gap is None else f"{gap:+.3f}".replace("-", "−"),
             {None: "–", True: "yes", False: "no"}[verdict],
         ]
