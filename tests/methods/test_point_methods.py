@@ -104,7 +104,7 @@ def test_gaussian_noise_acts_in_training_alone_and_joins_points_anew():
     scores = method.explain(batch).node_scores
     volume = torch.linalg.det(method.eval().covariance(batch))
     assert_close(scores, 1 / (1 + volume))
-    with pytest.raises(ShiftproofError, match="'dimensions' and 'scale' are positive"):
+    with pytest.raises(ShiftproofError, match="'dimensions' of 'lri-gaussian' is a whole number from 1"):
         LRIGaussian(SHAPE, dimensions=0)
 
 
@@ -179,7 +179,7 @@ def test_a_mask_of_points_does_not_depend_on_the_other_clouds():
     for i in range(3):
         part = slice(starts[i], starts[i + 1])
         assert_close(bernmask(model, graphs.batch(i), steps=5, noise=noise[part]), together[part], 1e-4)
-    with pytest.raises(ShiftproofError, match="at least one step"):
+    with pytest.raises(ShiftproofError, match="'steps' of bernmask is a whole number from 1"):
         bernmask(model, graphs.whole(), steps=0)
 
 
@@ -208,7 +208,7 @@ def test_pointmask_masks_coordinates_and_charges_for_belief():
     assert method.losses(batch)["information"].item() == pytest.approx(price.sum().item() / 4, rel=1e-4)
     scores = method.explain(batch).node_scores
     assert_close(scores, method.mask(mean))
-    with pytest.raises(ShiftproofError, match="'threshold' is from 0 and below 1"):
+    with pytest.raises(ShiftproofError, match="'threshold' of 'pointmask' is a number from 0 to below 1"):
         PointMask(SHAPE, threshold=1.0)
 
 
@@ -242,7 +242,7 @@ def test_attention_starts_from_a_plain_model_and_may_read_an_encoder_of_its_own(
     moved_away = trained.method.extractor
     one, two = (encoder.encoder.node_encoder.weight for encoder in (moved_away.featurizer, moved_away.reader))
     assert not torch.equal(one, two)
-    with pytest.raises(ShiftproofError, match="'erm_epochs' is a number of epochs"):
+    with pytest.raises(ShiftproofError, match="'erm_epochs' of 'gsat' is a whole number from 0"):
         sp.fit("gsat", data, **{**settings, "erm_epochs": -1})
 
 

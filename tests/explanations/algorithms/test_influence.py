@@ -118,5 +118,5 @@ def test_influence_asks_any_model_and_names_mistakes():
             edge_influence(OwnGCN(), graphs, **wrong)
     with pytest.raises(ShiftproofError, match="two chances for one edge"):
         edge_influence(OwnGCN(), Explanation(graphs.whole(), edge_scores=torch.zeros(graphs.num_edges)), chance=0.5)
-    with pytest.raises(ShiftproofError, match="'chance' is that of an edge"):
+    with pytest.raises(ShiftproofError, match="'chance' of explainer 'influence' is a number above 0"):
         sp.explain(OwnGCN(), graphs, by="influence", chance=0.0)
