@@ -34,6 +34,7 @@ _HOMES = {
     "Trainer": "training",
     "Weighted": "training",
     "attack": "robustness.attacks",
+    "audit": "robustness.audit",
     "compare": "sweeps.side_by_side",
     "diagnose": "diagnosis",
     "explain": "explanations",
@@ -75,6 +76,7 @@ __all__ = [
     "Weighted",
     "__version__",
     "attack",
+    "audit",
     "compare",
     "diagnose",
     "explain",
@@ -105,6 +107,7 @@ if TYPE_CHECKING:
     from shiftproof.methods import Network as Network
     from shiftproof.registry import register as register
     from shiftproof.robustness.attacks import attack as attack
+    from shiftproof.robustness.audit import audit as audit
     from shiftproof.sweeps.side_by_side import compare as compare
     from shiftproof.training import Run as Run
     from shiftproof.training import Trainer as Trainer

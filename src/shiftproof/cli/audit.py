@@ -18,6 +18,10 @@ def audit(
     out: Annotated[Path, typer.Option(help="Folder for audit.html, audit.json and the perturbations.")],
     model: Annotated[str | None, typer.Option(help="Your PyG model, file.py:Class; the file is run.")] = None,
     weights: Annotated[Path | None, typer.Option(help="Its weights, a .safetensors file.")] = None,
+    expect: Annotated[
+        float | None,
+        typer.Option(min=0.0, max=1.0, help="Its accuracy on the test nodes as you know it (0.784); else it stops."),
+    ] = None,
     attacks: Annotated[str | None, typer.Option(help="Injection attacks, with commas; five by default.")] = None,
     hao: Annotated[float | None, typer.Option(min=0.0, help="Weight of homophily; by default the graph's own.")] = None,
     defences: Annotated[
@@ -42,16 +46,21 @@ def audit(
     from shiftproof.robustness.attack_and_compare import budget_for, your_model
     from shiftproof.robustness.audit import ATTACKS, DEFENCES, summary
     from shiftproof.robustness.audit import audit as ask
+    from shiftproof.robustness.trained_on import load_as_trained, require_as_trained
     from shiftproof.runtime.devices import pick_device
     from shiftproof.runtime.files import require_folder
 
     require_folder(out)
-    graph = load_nodes(data).to(pick_device(device))
+    graph, unsaid = load_as_trained(data, weights) if model else (load_nodes(data), [])
+    graph = graph.to(pick_device(device))
     given = your_model(model, weights, graph, parse_options(settings or [], where="--set"))
+    if given is not None and unsaid:
+        require_as_trained(given, graph, unsaid, expect)
     numbers, found = ask(
         graph,
         model=given,
         model_name=model,
+        expected=expect,
         attacks=attacks.split(",") if attacks else ATTACKS,
         hao=hao,
         defences=defences.split(",") if defences else DEFENCES,
