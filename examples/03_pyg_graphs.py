@@ -48,5 +48,5 @@ for method in ("erm", "groupdro"):
     run = sp.fit(method, data, conv="gin", readout="max", epochs=args.epochs, batch_size=32)
     scores = ", ".join(f"{split} {values['accuracy']:.3f}" for split, values in run.metrics.items())
     print(f"{method:8} {scores}, epoch {run.selected_epoch} chosen by {run.selection}")
-logits = run.predict(data.test[:4])
+logits = run.logits(data.test[:4])
 print("logits of four large graphs:", logits.tolist())

@@ -41,7 +41,7 @@ def loaded(name: str) -> sp.Dataset:
 
 def predicted(run: Run, data: sp.Dataset) -> list:
     torch.manual_seed(0)
-    return run.predict(data["test"]).double().tolist()
+    return run.logits(data["test"]).double().tolist()
 
 
 @pytest.mark.parametrize("name", MADE)

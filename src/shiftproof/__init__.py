@@ -28,6 +28,7 @@ _HOMES = {
     "Method": "methods",
     "Network": "methods",
     "NodeGraph": "data",
+    "Predictions": "data.predictions",
     "Run": "training",
     "ShiftproofClassifier": "api.estimators",
     "ShiftproofError": "errors",
@@ -69,6 +70,7 @@ __all__ = [
     "Method",
     "Network",
     "NodeGraph",
+    "Predictions",
     "Run",
     "ShiftproofClassifier",
     "ShiftproofError",
@@ -99,6 +101,7 @@ if TYPE_CHECKING:
     from shiftproof.data import GraphBatch as GraphBatch
     from shiftproof.data import GraphSet as GraphSet
     from shiftproof.data import NodeGraph as NodeGraph
+    from shiftproof.data import Predictions as Predictions
     from shiftproof.data.readers.loading import load as load
     from shiftproof.diagnosis import diagnose as diagnose
     from shiftproof.errors import ShiftproofError as ShiftproofError

@@ -73,8 +73,8 @@ def test_graphs_can_be_handed_in_as_they_are():
     ]
     run = sp.fit("erm", graphs, epochs=1, hidden=4)
     assert run.metrics["test"]["samples"] == 2
-    assert run.predict(sp.load(graphs).test).shape == (2, 2)
-    assert sp.predict(run, graphs).shape == (2, 2)
+    assert run.logits(sp.load(graphs).test).shape == (2, 2)
+    assert sp.predict(run, graphs).logits.shape == (20, 2)
 
 
 def test_settings_reach_whom_they_concern_and_the_preset_fills_the_rest():
@@ -139,7 +139,7 @@ def test_a_network_of_your_own_is_trained_and_must_be_handed_in_to_load(bits, tm
     with pytest.raises(ShiftproofError, match="this run used a network of your own; hand its method to"):
         sp.Run.load(tmp_path)
     again = sp.Run.load(tmp_path, method=IRM(DataShape.of(bits), network=OwnNetwork()))
-    assert torch.equal(again.predict(bits.test), run.predict(bits.test))
+    assert torch.equal(again.logits(bits.test), run.logits(bits.test))
 
 
 def test_a_network_without_a_width_is_one_sentence(bits):
@@ -158,7 +158,7 @@ def test_a_method_of_your_own_takes_its_own_settings(bits, tmp_path):
     with pytest.raises(ShiftproofError, match=r"method 'Own' is not registered; hand it to Run\.load"):
         sp.Run.load(tmp_path)
     again = sp.Run.load(tmp_path, method=Own(DataShape.of(bits), width=5))
-    assert torch.equal(again.predict(bits.test), run.predict(bits.test))
+    assert torch.equal(again.logits(bits.test), run.logits(bits.test))
     with pytest.raises(ShiftproofError, match="unknown setting 'conv' of 'Own' on 'two-bit'"):
         sp.fit(Own, bits, conv="gcn")
 
@@ -173,8 +173,8 @@ def test_a_balance_of_your_own_weighs_the_terms(bits):
 
 def test_predictions_need_samples_of_the_kind_the_run_was_trained_on(bits, graphs):
     run = sp.fit("erm", bits, **QUICK)
-    assert torch.equal(sp.predict(run, bits), run.predict(bits.test))
-    assert torch.equal(sp.predict(run, bits, split="train"), run.predict(bits.train))
+    assert torch.equal(sp.predict(run, bits).logits, run.logits(bits.test))
+    assert torch.equal(sp.predict(run, bits, split="train").logits, run.logits(bits.train))
     with pytest.raises(ShiftproofError, match=r"trained on tensors with features \(2,\), not graphs with \(4,\)"):
         sp.predict(run, graphs)
     with pytest.raises(ShiftproofError, match="unknown split 'tset' of 'two-bit'; did you mean 'test'"):
@@ -203,5 +203,5 @@ def test_written_predictions_can_be_read_by_anyone(tmp_path):
         raise AssertionError(f"{text} is not JSON")
 
     rows = json.loads((tmp_path / "p.json").read_text(), parse_constant=refuse)
-    assert [row["label"] for row in rows] == [[0.0, None], [1.0, 0.0], [0.0, 1.0]]
-    assert set(rows[0]) == {"index", "label", "probability_0", "probability_1", "confidence"}
+    assert [(row["label_0"], row["label_1"]) for row in rows] == [(0.0, None), (1.0, 0.0), (0.0, 1.0)]
+    assert set(rows[0]) == {"index", "label_0", "label_1", "probability_0", "probability_1", "confidence", "problem"}

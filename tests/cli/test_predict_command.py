@@ -26,8 +26,8 @@ def test_predictions_are_written_as_csv_and_as_json(shiftproof, run_folder):
     rows = list(csv.DictReader(Path("p.csv").read_text().splitlines()))
     same = json.loads(Path("p.json").read_text())
     run, data = sp.Run.load(run_folder), sp.load(BITS)
-    probabilities = run.predict(data.test).sigmoid()
-    assert list(rows[0]) == ["index", "prediction", "probability", "confidence", "label"]
+    probabilities = run.logits(data.test).sigmoid()
+    assert list(rows[0]) == ["index", "prediction", "probability", "confidence", "label", "problem"]
     assert [row["index"] for row in same] == data.test.index.tolist()
     assert [row["label"] for row in same] == data.test.y.tolist()
     assert [row["probability"] for row in same] == pytest.approx(probabilities.tolist())

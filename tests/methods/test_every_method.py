@@ -95,7 +95,7 @@ def assert_trains(method: str, data: Dataset) -> None:
         assert record["losses"]
         assert all(math.isfinite(value) for value in record["losses"].values())
     assert set(run.metrics) == set(data.splits)
-    logits = run.predict(data.test)
+    logits = run.logits(data.test)
     flat = data.task in ("binary", "regression")
     assert logits.shape == ((len(data.test),) if flat else (len(data.test), data.num_outputs))
     assert bool(logits.isfinite().all())
@@ -125,7 +125,7 @@ def test_a_saved_run_of_every_method_is_loaded_with_the_same_predictions(method,
         data = small("two-bit")
     run = sp.fit(method, data, out=tmp_path, **quick(method, data))
     again = sp.Run.load(tmp_path)
-    assert torch.equal(again.predict(data.test), run.predict(data.test))
+    assert torch.equal(again.logits(data.test), run.logits(data.test))
     assert sp.fit(method, data, out=tmp_path, resume=True, **quick(method, data)).metrics == run.metrics
 
 

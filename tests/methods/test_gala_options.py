@@ -84,7 +84,7 @@ def test_a_shared_encoder_is_one_network_that_the_scorer_does_not_train(data) ->
 def test_a_shared_encoder_trains_saves_and_loads(data, tmp_path) -> None:
     chosen = {"share_encoder": True, "scorer_norm": False, "proxy": "base", "upsample": "off"}
     run = sp.fit("gala", data, out=tmp_path, **chosen, **QUICK)
-    assert torch.equal(sp.Run.load(tmp_path).predict(data.test), run.predict(data.test))
+    assert torch.equal(sp.Run.load(tmp_path).logits(data.test), run.logits(data.test))
 
 
 def test_the_last_assistant_is_the_one_that_early_stopping_left(data, tmp_path) -> None:

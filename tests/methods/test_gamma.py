@@ -36,7 +36,7 @@ def test_the_shapes_are_learned_and_the_run_survives_a_file(name: str, tmp_path:
     assert run.metrics["val"]["mcc"] > 0.9
     assert run.metrics["test"]["mcc"] > 0.6
     again = Run.load(tmp_path / "run")
-    assert torch.equal(again.predict(data.test), run.predict(data.test))
+    assert torch.equal(again.logits(data.test), run.logits(data.test))
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -57,7 +57,7 @@ def test_a_killed_run_goes_on_to_the_same_result(name: str, tmp_path: Path, monk
             Trainer(out=tmp_path, checkpoint_seconds=0.0, **settings).fit(*_as_fitted(name, data))
     resumed = Trainer(out=tmp_path, resume=True, checkpoint_seconds=0.0, **settings).fit(*_as_fitted(name, data))
     assert [record["losses"] for record in resumed.history] == [record["losses"] for record in whole.history]
-    assert torch.equal(resumed.predict(data.test), whole.predict(data.test))
+    assert torch.equal(resumed.logits(data.test), whole.logits(data.test))
 
 
 def _as_fitted(name: str, data: Dataset) -> tuple[Gamma, Dataset]:

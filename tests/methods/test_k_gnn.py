@@ -94,4 +94,4 @@ def test_the_shapes_are_learned_and_the_run_survives_a_file(tmp_path: Path) -> N
     data = motif_data(classes=2)
     run = sp.fit("k-gnn", data, epochs=30, batch_size=16, lr=5e-3, out=tmp_path / "run", patience=None)
     assert run.metrics["val"]["mcc"] > 0.9
-    assert torch.equal(Run.load(tmp_path / "run").predict(data.test), run.predict(data.test))
+    assert torch.equal(Run.load(tmp_path / "run").logits(data.test), run.logits(data.test))

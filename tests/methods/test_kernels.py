@@ -178,9 +178,9 @@ def test_a_kernel_machine_learns_and_survives_a_file(name: str, task: str, class
     assert run.metrics["test"]["mcc"] > 0.5
     assert run.history == []
     again = Run.load(tmp_path / "run")
-    assert torch.equal(again.predict(data.test), run.predict(data.test))
+    assert torch.equal(again.logits(data.test), run.logits(data.test))
     assert len(again.method.vocabulary) == len(run.method.vocabulary) > 0
-    logits = run.predict(data.test)
+    logits = run.logits(data.test)
     assert logits.shape == ((30,) if task == "binary" else (30, classes))
     if task == "multiclass" and classes == 2:
         assert (logits[:, 0] == 0).all()
@@ -203,7 +203,7 @@ def test_the_stored_machine_is_the_svm_on_the_kernel_matrix(normalise: str) -> N
     train, test = rows
     svm = SVC(C=float(run.method.cost), kernel="precomputed").fit(train @ train.T, data.train.y)
     margins = svm.decision_function(test @ train.T)
-    np.testing.assert_allclose(run.predict(data.test)[:, 1], margins, rtol=1e-4, atol=2e-3)
+    np.testing.assert_allclose(run.logits(data.test)[:, 1], margins, rtol=1e-4, atol=2e-3)
 
 
 def test_many_graphs_are_fitted_without_a_kernel_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,7 +223,7 @@ def test_without_a_validation_split_the_cost_is_one() -> None:
 def test_a_task_with_one_class_in_training_gives_that_class() -> None:
     data = motif_data()
     one = data.with_splits(train=data.train[data.train.y == 1])
-    assert (sp.fit("wl-kernel", one).predict(data.test).argmax(1) == 1).all()
+    assert (sp.fit("wl-kernel", one).logits(data.test).argmax(1) == 1).all()
 
 
 def test_unknown_labels_of_several_tasks_are_left_out() -> None:
@@ -247,7 +247,7 @@ def test_a_killed_run_is_finished_with_the_same_predictions(tmp_path: Path) -> N
     for left in ("metrics.json", "weights.safetensors", "history.json", "timing.json"):
         (tmp_path / "b" / left).unlink()
     assert torch.equal(
-        sp.fit("wl-kernel", data, out=tmp_path / "b", resume=True).predict(data.test), _logits(whole, data)
+        sp.fit("wl-kernel", data, out=tmp_path / "b", resume=True).logits(data.test), _logits(whole, data)
     )
 
 
@@ -270,7 +270,7 @@ def _killed(*_: object) -> None:
 
 
 def _logits(run: Run, data) -> torch.Tensor:
-    return run.predict(data.test)
+    return run.logits(data.test)
 
 
 @pytest.mark.parametrize(

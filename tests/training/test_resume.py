@@ -267,7 +267,7 @@ def test_a_loaded_run_is_the_run_that_was_saved(tmp_path):
     assert again.config == json.loads(json.dumps(run.config))
     assert (again.metrics, again.history, again.timing) == (run.metrics, run.history, run.timing)
     assert (again.selected_epoch, again.selection, again.name) == (run.selected_epoch, run.selection, "groupdro")
-    assert torch.equal(again.predict(data.test), run.predict(data.test))
+    assert torch.equal(again.logits(data.test), run.logits(data.test))
     assert not again.method.training
     assert repr(run).startswith(f"Run(groupdro on {data.spec}, seed 0: worst_group train 0.")
 

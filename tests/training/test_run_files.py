@@ -84,10 +84,10 @@ def forget_digests(run):
 
 def test_a_run_without_digests_loads_with_a_warning(folder):
     data = sp.load(folder / "table.csv", label="answer", split="random")
-    before = Run.load(folder / "zero").predict(data.test)
+    before = Run.load(folder / "zero").logits(data.test)
     forget_digests(folder / "zero")
     with pytest.warns(UserWarning, match=r"zero was saved by an earlier release"):
-        after = Run.load(folder / "zero").predict(data.test)
+        after = Run.load(folder / "zero").logits(data.test)
     assert torch.equal(before, after)
 
 
@@ -102,4 +102,4 @@ def test_a_run_that_is_loaded_and_saved_elsewhere_is_whole(folder, tmp_path):
     Run.load(folder / "zero").save(tmp_path / "copy")
     again = Run.load(tmp_path / "copy")
     rows = sp.load(folder / "table.csv", label="answer", split="random").test
-    np.testing.assert_array_equal(again.predict(rows), Run.load(folder / "zero").predict(rows))
+    np.testing.assert_array_equal(again.logits(rows), Run.load(folder / "zero").logits(rows))

@@ -327,7 +327,7 @@ def test_eiil_trains_its_reference_in_a_sub_folder_and_takes_the_environments_it
     reference = ERM(DataShape.of(data), network=SMALL)
     run = Run.load(tmp_path / "reference", method=reference)
     assert len(run.history) == 3
-    inferred = infer_environments(run.predict(data.train), data.train.y, "binary", solver="sign")
+    inferred = infer_environments(run.logits(data.train), data.train.y, "binary", solver="sign")
     assert torch.equal(method.environment, inferred)
     assert 0 < inferred.sum() < 24
 

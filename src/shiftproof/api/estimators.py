@@ -149,7 +149,7 @@ class ShiftproofClassifier(ClassifierMixin, BaseEstimator):
             )
         if isinstance(samples, DomainSet) and samples.x.ndim == 2:
             return _predicted_in_double(self.run_.method, samples)
-        return self.run_.predict(samples)
+        return self.run_.logits(samples)
 
     def _require_labels(self, labels: np.ndarray, count: int) -> None:
         from sklearn.utils.multiclass import check_classification_targets

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from shiftproof.data.dataset import Dataset, Split
+from shiftproof.data.dataset import Dataset
+from shiftproof.data.predictions import Predictions
 from shiftproof.data.readers.loading import load_samples
 from shiftproof.errors import ShiftproofError, TrainingDiverged, unknown
-from shiftproof.methods.base import DataShape, Method, Network, input_of
+from shiftproof.methods.base import DataShape, Method, Network
 from shiftproof.presets import preset_for
 from shiftproof.ranges import Seed, fitting
 from shiftproof.registry import Entry, fitting_options, methods, options_of, require_choices
@@ -131,19 +132,10 @@ def loop_for(
     return Loop(trainer, built, dataset, plan.config(own_balance))
 
 
-def predict(run: Run | str | Path, data: Any, *, split: str = "test") -> Tensor:
-    """The logits of a run on new data: a split, a data set (its `split`), or whatever `load` takes."""
+def predict(run: Run | str | Path, data: Any, *, split: str | None = None, smiles: str | None = None) -> Predictions:
+    """What a run (or its folder) says of new data: one row for each row given, in that order; see `Run.predict`."""
     run = run if isinstance(run, Run) else Run.load(run)
-    samples = data if isinstance(data, Split) else load_samples(data)[split]
-    shape = run.method.shape
-    kind, in_shape, edge_dim = input_of(samples)
-    if kind != shape.kind or in_shape != shape.in_shape:
-        raise ShiftproofError(
-            f"the run was trained on {shape.kind} with features {shape.in_shape}, not {kind} with {in_shape}"
-        )
-    if shape.edge_dim is not None and edge_dim != shape.edge_dim:
-        raise ShiftproofError(f"the run was trained with {shape.edge_dim} edge features, these graphs have {edge_dim}")
-    return run.predict(samples)
+    return run.predict(data, split=split, smiles=smiles)
 
 
 class Plan:

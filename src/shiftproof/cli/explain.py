@@ -35,14 +35,17 @@ def explain(
     as_json: Json = False,
 ) -> None:
     """Write which edges and nodes decided, how good that explanation is, and a picture."""
-    from shiftproof.api.predicting import samples_for, write_rejected
+    from shiftproof.api.predicting import require_usable, write_rejected
     from shiftproof.explanations import write_explanations
     from shiftproof.registry import parse_options
+    from shiftproof.training.predicting import given_to
     from shiftproof.training.run import Run
 
     options: dict[str, Any] = parse_options(settings or [], where="--set")
     trained = Run.load(run)
-    asked, _, rejected = samples_for(trained, data, split)
+    given = given_to(trained, data, split=split)
+    require_usable(given, data)
+    asked, rejected = given.samples, given.rejected
     written = write_explanations(trained, asked, out, graphs=graphs, by=by, options=options)
     if rejected:
         write_rejected(out / "rejected.csv", rejected)

@@ -1,4 +1,4 @@
-"""`shiftproof predict`: what a trained run predicts for every sample."""
+"""`shiftproof predict`: what a trained run predicts for every row."""
 
 from __future__ import annotations
 
@@ -20,12 +20,15 @@ def predict(
     split: Annotated[
         str | None, typer.Option(help="Which split of the data; left out: test, and all rows of a table of your own.")
     ] = None,
+    smiles: Annotated[
+        str | None, typer.Option(help="The column of SMILES, where it is called otherwise than in training.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write what a trained run predicts for every sample of a data set."""
+    """Write what a trained run predicts for every row of a table or sample of a data set; no label is needed."""
     from shiftproof.api.predicting import write_predictions
 
-    written = write_predictions(run, data, out, split=split)
+    written = write_predictions(run, data, out, split=split, smiles=smiles)
     if not as_json and "rejected" in written:
         note_rejected(written)
     print(json.dumps(written) if as_json else f"{written['samples']} predictions in {out}")
@@ -33,5 +36,5 @@ def predict(
 
 def note_rejected(written: dict[str, Any]) -> None:
     count = written["rejected"]
-    rows = "1 row is" if count == 1 else f"{count} rows are"
-    print(f"note: {rows} left out; see {written['rejected_file']}", file=sys.stderr)
+    rows = "1 row" if count == 1 else f"{count} rows"
+    print(f"note: {rows} cannot be used; see {written['rejected_file']}", file=sys.stderr)

@@ -1,6 +1,7 @@
 """What a sample is and where it comes from.
 
-- samples: `GraphSet` (packed graphs), `DomainSet` (tensors with environments), `Dataset` (their named splits)
+- samples: `GraphSet` (packed graphs), `DomainSet` (tensors with environments), `Dataset` (their named splits),
+  `Predictions` (what every model returns)
 - `load` makes a `Dataset` from a name, a path or PyG graphs; `save_dataset` and `load_dataset` keep one on disk
 - generated graphs: `spmotif` (struc, mixed, gsat), `two_piece`, `ba2motifs`, all built on `motifs`; `graphon`
 - data on which shortcuts fail: `failure` (spmotif-failure, linear-fiif); `scm`: finite causal models, exact entropies
@@ -34,6 +35,7 @@ from shiftproof.data.domain_batches import DomainBatchSampler
 from shiftproof.data.domains import DomainBatch, DomainSet
 from shiftproof.data.graphs import GraphBatch, GraphSet
 from shiftproof.data.nodes import NodeGraph
+from shiftproof.data.predictions import Predictions
 
 if TYPE_CHECKING:
     from shiftproof.data.generated.two_bit import TwoBit
@@ -69,6 +71,7 @@ __all__ = [
     "GraphBatch",
     "GraphSet",
     "NodeGraph",
+    "Predictions",
     "TwoBit",
     "arctan_normalize",
     "find",

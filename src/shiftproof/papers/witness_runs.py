@@ -137,7 +137,7 @@ def told(run: Run, data: Dataset) -> Measured:
     }
     metrics: dict[str, Any] = {"metrics": scores, "selected_epoch": run.selected_epoch}
     metrics |= {key: last[key] for key in ("losses", "balance") if key in last}
-    metrics["logits"] = digest([run.predict(data["test"])])
+    metrics["logits"] = digest([run.logits(data["test"])])
     table = getattr(run.method, "table", None)  # of feat-heads
     if table:
         metrics["heads"] = {key: table[key] for key in ("scores", "chosen", "probes")}

@@ -11,12 +11,14 @@ from torch import Tensor
 
 from shiftproof.data.dataset import Split
 from shiftproof.data.graphs import GraphSet
+from shiftproof.data.predictions import Predictions
 from shiftproof.data.readers.molecule_vectors import add_vectors
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import DataShape, Method, Network
 from shiftproof.registry import methods
 from shiftproof.runtime.files import read_json, read_tensors
 from shiftproof.training.evaluation import predict
+from shiftproof.training.predicting import SaysMore, given_to, predictions_of
 from shiftproof.training.run_files import (
     CHECKPOINT,
     CONFIG,
@@ -39,7 +41,7 @@ class Run:
     """A trained method with all that is known about its training.
 
     `metrics[split][measure]` are those of the selected epoch (`selected_epoch`, chosen as `selection` says); `history`
-    has one record an epoch. `save` writes a folder of JSON and safetensors, `Run.load` reads it back.
+    has one record an epoch. `says_more` is what a calibrated run adds to its predictions. `save` writes a folder of JSON and safetensors, `Run.load` reads it back.
     """
 
     method: Method
@@ -50,6 +52,7 @@ class Run:
     selection: str
     timing: dict[str, Any] = field(default_factory=dict)
     folder: Path | None = None
+    says_more: SaysMore | None = None
 
     def __repr__(self) -> str:
         metric = self.config.get("metric", "accuracy")
@@ -60,8 +63,17 @@ class Run:
     def name(self) -> str:
         return str(self.config.get("method"))
 
-    def predict(self, split: Split) -> Tensor:
-        """The logits of every sample of a split; molecules get the fingerprints and descriptors that the run wants."""
+    def predict(self, data: Any, *, split: str | None = None, smiles: str | None = None) -> Predictions:
+        """One row for each row given, in that order, with probabilities or values and the reason where a row is bad.
+
+        `data` is anything that `load` takes. Of a data set with splits, `split` is predicted, "test" where it is not
+        said; tables, frames, lists and arrays are predicted whole, read as the run's own data were (no label needed).
+        `smiles` names the column of SMILES where it is another than in training.
+        """
+        return predictions_of(self, given_to(self, data, split=split, smiles=smiles))
+
+    def logits(self, split: Split) -> Tensor:
+        """The raw outputs for every sample of a split; molecules get the vectors that the run wants."""
         split = self.with_vectors(split)
         return predict(self.method, split.to(next(self.method.parameters()).device)).logits
 

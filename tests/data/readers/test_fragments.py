@@ -74,7 +74,7 @@ def test_moleood_trains_and_is_kept_with_its_view_of_fragments(molecules, share_
     chosen = {"substructures": "brics", "share_encoder": share_encoder, "reference_epochs": 1, "epochs": 1}
     run = sp.fit("moleood", molecules, hidden=8, layers=2, batch_size=12, out=tmp_path, **chosen)
     assert isinstance(run.method.featurizer, SubstructureFeaturizer)
-    assert torch.equal(sp.Run.load(tmp_path).predict(molecules.test), run.predict(molecules.test))
+    assert torch.equal(sp.Run.load(tmp_path).logits(molecules.test), run.logits(molecules.test))
 
 
 def test_a_molecule_of_one_fragment_is_read_as_that_fragment(molecules) -> None:

@@ -228,8 +228,9 @@ def test_broken_rows_are_written_beside_the_runs_and_predictions(tmp_path: Path)
     ended = command("predict", out / "erm" / "seed-0", new, "--out", tmp_path / "p.csv")
     assert ended.returncode == 0, ended.stderr
     lines = (tmp_path / "p.csv").read_text().splitlines()
-    assert lines[0] == "index,row,smiles,prediction,probability,confidence"
-    assert len(lines) == 3
+    assert lines[0] == "index,row,smiles,prediction,probability,confidence,problem"
+    assert len(lines) == 4
+    assert lines[3] == "2,3,C1CC,,,,SMILES cannot be parsed"
     assert (tmp_path / "p.rejected.csv").exists()
     ended = command("predict", out / "erm" / "seed-0", table(tmp_path / "w.csv", [["CCO"]], "mol"), "--out", "p.csv")
     assert ended.returncode == 2

@@ -127,7 +127,7 @@ def test_a_run_gives_new_molecules_the_vectors_it_was_trained_with(table, tmp_pa
     data = sp.load(table, label="active", split="random", features="graph+ecfp+descriptors")
     run = sp.fit(OnVectors, data, epochs=1)
     plain = sp.load(table, label="active", split="random")
-    assert run.predict(plain.test).equal(run.predict(data.test))
+    assert run.logits(plain.test).equal(run.logits(data.test))
 
 
 def test_the_cache_knows_the_same_molecules_in_another_order(monkeypatch):

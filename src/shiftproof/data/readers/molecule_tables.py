@@ -83,7 +83,7 @@ def molecule_table(
     smiles = table.find(smiles, "column")
     columns = label_columns(table, names, {smiles, *(c for c in (env, by) if c)})
     labels = read_labels(table, columns, task)
-    molecules, texts = _molecules(table, smiles, scheme, strict, max_atoms)
+    molecules, texts = molecules_of(table, smiles, scheme, strict, max_atoms)
     by_column = None if by is None else table.find(by, "column")
     if split in ("time", "column") and by_column is None:
         by_column = _column_of(table, env, split)
@@ -129,34 +129,6 @@ def molecule_table(
     return with_vectors(data, blocks)
 
 
-def new_molecules(path: str | Path, reading: Mapping[str, Any]) -> tuple[GraphSet, Table, tuple]:
-    """All rows of a table read as a run's own data were, the table, and the rows left out; labels where there are any.
-
-    `index` of the graphs is the row of each, from 0.
-    """
-    table = read_table(path, [reading["smiles"]])
-    molecules, texts = _molecules(
-        table, reading["smiles"], reading["features"], reading["strict"], reading["max_atoms"]
-    )
-    labels = None
-    if all(name in table.names for name in reading["label"]):
-        labels = read_labels(table, reading["label"], reading["task"], reading["classes"])
-    place = dict(zip(dict.fromkeys(texts), molecules.number.tolist(), strict=True))
-    found = np.array([place[text] for text in texts])
-    problems = _problems_of(texts, molecules)
-    rejected = tuple((row + 1, texts[row], f"SMILES {why}") for row, why in sorted(problems.items()))
-    kept = np.flatnonzero(found >= 0)
-    if not len(kept):
-        raise ShiftproofError(
-            f"{table.where}: no SMILES of column '{reading['smiles']}' can be read; {_first(rejected)}"
-        )
-    graphs = molecules.described(molecules.packed()[torch.from_numpy(found[kept])])
-    graphs.index = torch.from_numpy(kept)
-    if labels is not None and not labels.problems:
-        graphs.y = _label_tensor(labels, kept)
-    return graphs, table, rejected
-
-
 def label_columns(table: Table, names: Sequence[str], others: set[str]) -> list[str]:
     """The label columns; "*" is every column that holds nothing but 0, 1 and gaps and has another job."""
     if tuple(names) != ("*",):
@@ -173,12 +145,12 @@ def label_columns(table: Table, names: Sequence[str], others: set[str]) -> list[
     return found
 
 
-def _molecules(table: Table, smiles: str, features: Any, strict: bool, max_atoms: int) -> tuple[Molecules, list[str]]:
+def molecules_of(table: Table, smiles: str, features: Any, strict: bool, max_atoms: int) -> tuple[Molecules, list[str]]:
     texts = [text.strip() for text in table.text(smiles)]
     return read_molecules(list(dict.fromkeys(texts)), features, strict=strict, max_atoms=max_atoms), texts
 
 
-def _problems_of(texts: Sequence[str], molecules: Molecules) -> dict[int, str]:
+def problems_of(texts: Sequence[str], molecules: Molecules) -> dict[int, str]:
     """What is wrong with the SMILES of each row that has something wrong; molecules know each text once."""
     once = list(dict.fromkeys(texts))
     wrong = {once[number]: why for number, why in molecules.problems.items()}
@@ -186,7 +158,7 @@ def _problems_of(texts: Sequence[str], molecules: Molecules) -> dict[int, str]:
 
 
 def _usable(table: Table, texts: list[str], molecules: Molecules, labels: Labels, time: str | None) -> _Rows:
-    bad = _problems_of(texts, molecules)
+    bad = problems_of(texts, molecules)
     problems = {row: f"SMILES {why}" for row, why in bad.items()}
     for row, why in labels.problems.items():
         problems.setdefault(row, why)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from shiftproof.data.dataset import Dataset, Split
+from shiftproof.data.dataset import Dataset
 from shiftproof.data.readers.featurising import MOST_ATOMS
-from shiftproof.data.readers.molecule_tables import molecule_table, new_molecules
-from shiftproof.data.readers.tables import TABLES, Table, read_table
-from shiftproof.data.readers.tabular import feature_table, new_rows
+from shiftproof.data.readers.molecule_tables import molecule_table
+from shiftproof.data.readers.tables import TABLES, read_table
+from shiftproof.data.readers.tabular import feature_table
 from shiftproof.errors import ShiftproofError
 from shiftproof.registry import register
 
@@ -70,11 +69,3 @@ def is_table(source: Any) -> bool:
     endings = [ending.lower() for ending in path.suffixes]
     packed = len(endings) > 1 and endings[-1] in (".gz", ".xz")
     return path.is_file() and bool(endings) and (endings[-2] if packed else endings[-1]) in TABLES
-
-
-def read_like(reading: Mapping[str, Any], path: str | Path) -> tuple[Split, Table, tuple[tuple[int, str, str], ...]]:
-    """All rows of a new table, read as the data of a run were: samples, the table, and the rows left out."""
-    try:
-        return (new_molecules if reading["kind"] == "molecules" else new_rows)(path, reading)
-    except KeyError as problem:
-        raise ShiftproofError(f"the run does not say how its table was read: {problem} is missing") from None

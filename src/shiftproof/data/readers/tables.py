@@ -31,6 +31,7 @@ class Table:
     frame: Any  # pandas.DataFrame, imported where a file is read
     where: str
     notes: tuple[str, ...] = ()  # what a reader of the file should know
+    given_index: Any = None  # of a table that was no file: the index of its frame
 
     def __len__(self) -> int:
         return len(self.frame)
@@ -55,19 +56,27 @@ class Table:
         return np.asarray(pd.to_numeric(cells.mask(missing), errors="coerce"), np.float64), missing
 
 
-def read_table(path: str | Path, wanted: Sequence[str] = (), where: str | None = None) -> Table:
-    """The rows of a CSV, TSV or Parquet file as text; `wanted` columns are looked for before the rows are read."""
-    path = Path(path)
+def read_table(source: Any, wanted: Sequence[str] = (), where: str | None = None) -> Table:
+    """The rows of a CSV, TSV or Parquet file, or of a frame, as text; `wanted` columns are looked for first."""
+    if isinstance(source, Table):
+        for name in wanted:
+            source.find(name, "column")
+        return source
+    if not isinstance(source, str | Path):
+        from shiftproof.data.readers.frames import frame_table
+
+        return frame_table(source, wanted, where)
+    path = Path(source)
     where = where or str(path)
     if path.is_dir():
         raise ShiftproofError(f"{path} is a folder, a table is a file ending in {', '.join(TABLES)}")
     if not path.exists():
         raise ShiftproofError(f"there is no file '{path}'")
     frame = _parquet(path) if path.suffix.lower() == ".parquet" else _delimited(path, wanted, where)
-    return _checked(frame, where, wanted)
+    return checked_table(frame, where, wanted)
 
 
-def _checked(frame: Any, where: str, wanted: Sequence[str] = ()) -> Table:
+def checked_table(frame: Any, where: str, wanted: Sequence[str] = (), given_index: Any = None) -> Table:
     """The table of a frame of text cells, once every column has a name of its own and the wanted ones are there."""
     names = _require_different(list(frame.columns), where)
     frame.columns = names
@@ -82,8 +91,8 @@ def _checked(frame: Any, where: str, wanted: Sequence[str] = ()) -> Table:
     for name in wanted:
         found_column(list(frame.columns), name, "column", where)
     if not len(frame):
-        raise ShiftproofError(f"{where} has a header and no rows")
-    return Table(frame, where, notes)
+        raise ShiftproofError(f"{where} has {'a header and ' if given_index is None else ''}no rows")
+    return Table(frame, where, notes, given_index)
 
 
 def _require_different(names: Sequence[Any], where: str) -> list[str]:
@@ -223,13 +232,15 @@ def _parquet(path: Path) -> Any:
     except (OSError, ValueError) as problem:
         raise ShiftproofError(f"{path} is not a whole Parquet file ({str(problem).splitlines()[0]})") from None
     frame.columns = _require_different(frame.columns.tolist(), str(path))
-    # whole numbers with gaps are stored as 1.0; a class should be called 1 wherever it was stored
-    texts = {name: [_cell(value) for value in frame[name].tolist()] for name in frame.columns}
+    texts = {name: [cell_text(value) for value in frame[name].tolist()] for name in frame.columns}
     return pd.DataFrame(texts, dtype=str)
 
 
-def _cell(value: Any) -> str:
-    if value is None or value != value:
+def cell_text(value: Any) -> str:
+    """A value as the text that a CSV would hold; whole numbers with gaps, stored as 1.0, are called 1 again."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return ""
+    if isinstance(value, float) and value != value:
         return ""
     if isinstance(value, bool):
         return str(int(value))

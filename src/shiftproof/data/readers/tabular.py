@@ -11,7 +11,7 @@ import torch
 
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.domains import DomainSet
-from shiftproof.data.readers.labels import METRICS, Labels, is_missing, read_labels, require_different
+from shiftproof.data.readers.labels import METRICS, is_missing, read_labels, require_different
 from shiftproof.data.readers.molecule_tables import label_columns, times_of
 from shiftproof.data.readers.tables import Table, as_names, as_option, read_table
 from shiftproof.data.readers.tensor_domains import domain_parts
@@ -68,14 +68,14 @@ def feature_table(
     if moments is not None:
         problems |= {int(row): f"'{by}' is no number or date" for row in np.flatnonzero(np.isnan(moments))}
     kept = np.array([row for row in range(len(table)) if row not in problems], np.int64)
-    rejected = tuple((row + 1, _row_text(table, row), why) for row, why in sorted(problems.items()))
+    rejected = tuple((row + 1, row_text(table, row), why) for row, why in sorted(problems.items()))
     if not len(kept):
         raise ShiftproofError(f"{table.where}: none of the {len(table)} rows can be used; row 1: {rejected[0][2]}")
     require_different(labels, kept, table.where, columns)
     groups = None if env is None else _texts(table, env, kept)
     parts, how = _split(table, kept, groups, split, by, test, seed, moments)
     recipe = _recipe(table, used, texts, numeric, kept[parts["train"]])
-    x = _vectors(table, recipe, kept)
+    x = feature_rows(table, recipe, kept)
     numbers, env_names = (None, ()) if groups is None else numbered(groups, parts["train"])
     splits = {}
     for part, chosen in parts.items():
@@ -126,29 +126,6 @@ def _leaks(table: Table, used: Sequence[str], columns: Sequence[str]) -> tuple[s
         for column, cells in labels.items()
         if [cell.strip() for cell in table.text(name)] == cells
     )
-
-
-def new_rows(path: str | Path, reading: Mapping[str, Any]) -> tuple[DomainSet, Table, tuple]:
-    """All rows of a table read as a run's own data were, the table, and the rows left out."""
-    recipe = reading["columns"]
-    table = read_table(path, [part["name"] for part in recipe])
-    problems: dict[int, str] = {}
-    for part in recipe:
-        if "mean" in part:
-            values, _ = table.numbers(part["name"])
-            for row in np.flatnonzero(~np.isfinite(values)):
-                problems.setdefault(int(row), f"'{part['name']}' is not a finite number")
-    kept = np.array([row for row in range(len(table)) if row not in problems], np.int64)
-    rejected = tuple((row + 1, _row_text(table, row), why) for row, why in sorted(problems.items()))
-    if not len(kept):
-        raise ShiftproofError(f"{table.where}: none of the {len(table)} rows can be used; row 1: {rejected[0][2]}")
-    samples = DomainSet(torch.from_numpy(_vectors(table, recipe, kept)), index=torch.from_numpy(kept))
-    if all(name in table.names for name in reading["label"]):
-        labels: Labels = read_labels(table, reading["label"], reading["task"], reading["classes"])
-        if not labels.problems:
-            kind = np.int64 if labels.task == "multiclass" else np.float32
-            samples.y = torch.from_numpy(labels.values[kept].astype(kind))
-    return samples, table, rejected
 
 
 def _is_text(values: np.ndarray, missing: np.ndarray) -> bool:
@@ -213,7 +190,7 @@ def _recipe(
     return recipe
 
 
-def _vectors(table: Table, recipe: Sequence[Mapping[str, Any]], rows: np.ndarray) -> np.ndarray:
+def feature_rows(table: Table, recipe: Sequence[Mapping[str, Any]], rows: np.ndarray) -> np.ndarray:
     blocks = []
     for part in recipe:
         if "mean" in part:
@@ -229,5 +206,5 @@ def _vectors(table: Table, recipe: Sequence[Mapping[str, Any]], rows: np.ndarray
     return np.concatenate(blocks, axis=1).astype(np.float32)
 
 
-def _row_text(table: Table, row: int) -> str:
+def row_text(table: Table, row: int) -> str:
     return ",".join(str(cell) for cell in table.frame.iloc[row].tolist())[:200]
