@@ -69,7 +69,7 @@ def test_the_column_of_smiles_may_have_another_name(run):
     assert run.predict(renamed)["prediction"] == run.predict(assays())["prediction"]
     renamed = assays().rename(columns={"smiles": "structure"})
     assert run.predict(renamed, smiles="structure")["prediction"] == run.predict(assays())["prediction"]
-    with pytest.raises(sp.ShiftproofError, match="no column 'smiles'.*smiles='COLUMN', or --smiles COLUMN"):
+    with pytest.raises(sp.ShiftproofError, match=r"no column 'smiles'.*smiles='COLUMN', or --smiles COLUMN"):
         run.predict(renamed)
 
 

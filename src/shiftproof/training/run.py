@@ -41,7 +41,8 @@ class Run:
     """A trained method with all that is known about its training.
 
     `metrics[split][measure]` are those of the selected epoch (`selected_epoch`, chosen as `selection` says); `history`
-    has one record an epoch. `says_more` is what a calibrated run adds to its predictions. `save` writes a folder of JSON and safetensors, `Run.load` reads it back.
+    has one record an epoch. `says_more` is what a calibrated run adds to its predictions. `save` writes a folder of
+    JSON and safetensors, `Run.load` reads it back.
     """
 
     method: Method

@@ -1,4 +1,4 @@
-"""Tables that are in memory already: pandas and polars frames, pyarrow tables, Hugging Face data sets, lists of rows."""
+"""Tables that are in memory: pandas and polars frames, pyarrow tables, Hugging Face data sets, lists of rows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""What a trained run is asked about: anything that `load` takes, as samples in the order given, with or without labels.
+"""What a trained run is asked about: anything that `load` takes, as samples in the order given, labels or none.
 
-Nothing is split, and nothing is lost: a row that cannot be used keeps its place with the reason. A run that learned from
-a table keeps how its columns were read (`Dataset.reading`); tables, lists of SMILES and rows of numbers are read so again.
+Nothing is split, and nothing is lost: a row that cannot be used keeps its place with the reason. A run that learned
+from a table keeps how its columns were read (`Dataset.reading`); tables, lists of SMILES and rows of numbers are read
+so again.
 """
 
 from __future__ import annotations

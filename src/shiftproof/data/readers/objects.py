@@ -18,7 +18,7 @@ from shiftproof.errors import ShiftproofError, optional
 
 
 def as_split(source: Any, where: str = "the samples") -> Split:
-    """What was given as packed graphs or rows of a tensor, every sample in its place; the given object is not changed."""
+    """What was given as packed graphs or rows of a tensor, every sample in its place; nothing given is changed."""
     if isinstance(source, GraphSet | DomainSet):
         source.check(where)
         return replace(source)
