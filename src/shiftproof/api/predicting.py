@@ -27,10 +27,7 @@ def write_predictions(
     given = given_to(run, data, split=split, smiles=smiles)
     require_usable(given, str(data))
     predictions = predictions_of(run, given)
-    if out.suffix == ".json":
-        predictions.to_json(out)
-    else:
-        predictions.to_csv(out)
+    predictions.write(out)
     written: dict[str, Any] = {"samples": len(given.rows), "file": str(out)}
     if given.rejected:
         beside = out.with_suffix(".rejected.csv")

@@ -182,14 +182,22 @@ class Predictions:
 
     def to_csv(self, path: str | Path) -> Path:
         """Write all columns as CSV; what is unknown is an empty cell."""
-        path, columns = Path(path), self.to_dict()
-        write_csv(path, list(columns), ([_cell(value) for value in row] for row in zip(*columns.values(), strict=True)))
-        return path
+        return self.write(Path(path), "csv")
 
     def to_json(self, path: str | Path) -> Path:
         """Write a list of rows as JSON; what is unknown is null."""
-        path = Path(path)
-        write_atomic(path, json.dumps(list(self), indent=1) + "\n")
+        return self.write(Path(path), "json")
+
+    def write(self, path: Path, kind: str | None = None) -> Path:
+        """Write all columns in the form that the ending of the path says, or that `kind` does: "csv" or "json"."""
+        kind, columns = kind or path.suffix.removeprefix("."), self.to_dict()
+        if kind == "json":
+            write_atomic(path, json.dumps(list(self), indent=1) + "\n")
+        elif kind == "csv":
+            rows = zip(*columns.values(), strict=True)
+            write_csv(path, list(columns), ([_cell(value) for value in row] for row in rows))
+        else:
+            raise ShiftproofError(f"'{path}' must end in .csv or .json")
         return path
 
     def __iter__(self) -> Iterator[dict[str, Any]]:

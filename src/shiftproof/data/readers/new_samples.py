@@ -61,7 +61,7 @@ def _table(data: Any, reading: Mapping[str, Any]) -> Table | None:
     if is_table(data):
         return read_table(data)
     if of_molecules and type(data).__name__ == "Series":
-        return frame_table(data.rename(reading["smiles"]) if hasattr(data, "index") else data.alias(reading["smiles"]))
+        return frame_table(data.to_frame(reading["smiles"]))
     if is_frame(data) or is_records(data):
         return frame_table(data)
     if of_molecules:
