@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from shiftproof.papers.measured import Chapter, Measured, by_chapter, read_results
+from shiftproof.papers.measured import Measured, Paper, by_paper, read_results
 from shiftproof.report.sentences import spread
 from shiftproof.sweeps.comparison import deviation, is_within, label, printed
 from shiftproof.sweeps.table import STALE
@@ -23,7 +23,7 @@ RESULTS = Path(__file__).parents[1] / "results"
 
 def page(results: Path = RESULTS) -> str:
     """The page as Markdown."""
-    chapters = by_chapter(read_results(results))
+    papers = by_paper(read_results(results))
     parts = [
         "# Results",
         "This page is made by `python docs/make_results.py` from the files in `results/`, each written by the command "
@@ -33,22 +33,22 @@ def page(results: Path = RESULTS) -> str:
         "and seed, uncorrected. A **stale** row was measured before its code was changed: it counts in no claim, test, "
         "rank or number of rows, until `shiftproof bench RECIPE --add` has measured it again.",
         _table(
-            ["chapter", "tables", "cells measured", "with a printed deviation", "within it", "claims that hold",
+            ["paper", "tables", "cells measured", "with a printed deviation", "within it", "claims that hold",
              "do not hold", "not tested"],
-            ([c.title, str(len(c.tables)), *map(str, c.counts.values())] for c in chapters),
+            ([c.title, str(len(c.tables)), *map(str, c.counts.values())] for c in papers),
         ),
     ]  # fmt: skip
-    for chapter in chapters:
-        parts += _chapter(chapter)
+    for paper in papers:
+        parts += _paper(paper)
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
 
-def _chapter(chapter: Chapter) -> list[str]:
-    parts = [f"## {chapter.title}"]
-    if chapter.claims:
-        rows = ([f"`{name}`", text, finding.verdict, finding.detail] for name, text, finding in chapter.claims)
+def _paper(paper: Paper) -> list[str]:
+    parts = [f"## {paper.title}"]
+    if paper.claims:
+        rows = ([f"`{name}`", text, finding.verdict, finding.detail] for name, text, finding in paper.claims)
         parts.append(_table(["recipe", "claim", "verdict", "figures"], rows))
-    for table in chapter.tables:
+    for table in paper.tables:
         parts += _measured(table)
     return parts
 

@@ -58,7 +58,7 @@ def tables() -> dict[str, str]:
         "presets": _table(
             ["data set", "network", "training", "single methods", "source"],
             (
-                [_code(n), _pairs(p.network), _pairs(p.training), _by_method(p.methods), p.source]
+                [_code(n), _pairs(p.network), _pairs(p.training), _by_method(p.methods), _links(p.source)]
                 for n, p in sorted(PRESETS.items())
             ),
         ),
@@ -90,6 +90,16 @@ def _own_options(entry: Entry) -> Mapping[str, inspect.Parameter]:
 
 def _options(options: Mapping[str, inspect.Parameter]) -> str:
     return ", ".join(_code(f"{name}={parameter.default}") for name, parameter in options.items())
+
+
+def _links(source: str) -> str:
+    """A preset's source with every place on a page of docs/papers as a link to it."""
+    page, linked = "", []
+    for part in source.split(", "):
+        place = re.fullmatch(r"(?:docs/papers/([\w-]+)\.md)?#([\w-]+)", part)
+        page = (place[1] or page) if place else page
+        linked.append(f"[{page}: {place[2]}](papers/{page}.md#{place[2]})" if place else part)
+    return ", ".join(linked)
 
 
 def _settings(options: Mapping[str, inspect.Parameter]) -> str:

@@ -27,7 +27,7 @@ def test_the_assistant_shows_the_two_subsets_and_that_it_follows_the_shortcut(wi
     assert found.right + found.wrong == found.samples == 600
     assert found.follows["label"] == "shortcut"
     cause, shortcut = (found.proxies["label"][name] for name in ("cause", "shortcut"))
-    # spec gala T5: the base is always right where the assistant is, the motif as often in both subsets
+    # docs/papers/gala.md#t5: the base is always right where the assistant is, the motif as often in both subsets
     assert shortcut["strength_correct"] - shortcut["strength_incorrect"] > 0.5
     assert abs(cause["strength_correct"] - cause["strength_incorrect"]) < 0.2
     assert "good assistant for GALA" in with_assistant.summary()
@@ -128,7 +128,7 @@ def test_numbers_and_many_labels_are_diagnosed_too() -> None:
 
 
 def test_entropy_of_a_piece_given_the_label_is_the_closed_form() -> None:
-    # spec gala 3.3: a piece that matches in 0.9 of three classes has 0.394 nats
+    # docs/papers/gala.md#two-piece-graphs: a piece that matches in 0.9 of three classes has 0.394 nats
     y = np.repeat([0, 1, 2], 20000)
     rng = np.random.default_rng(0)
     other = (y + rng.integers(1, 3, size=len(y))) % 3

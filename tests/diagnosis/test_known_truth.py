@@ -82,7 +82,7 @@ def test_the_shortcut_dominates_where_it_is_stronger_than_the_motif(spu: float) 
     assert found.shortcuts.dominates == "shortcut"
     assert (found.shortcuts.cause.name, found.shortcuts.strongest.name) == ("motif", "base")
     assert found.shortcuts.strongest.strength["train"] == pytest.approx(spu, abs=0.03)
-    # spec gala T6: the best fit of training follows the base, the motif alone keeps its 0.8
+    # docs/papers/gala.md#t6: the best fit of training follows the base, the motif alone keeps its 0.8
     assert found.shortcuts.learned["test"] == pytest.approx(1 / 3, abs=0.06)
     assert found.shortcuts.invariant["test"] == pytest.approx(0.8, abs=0.05)
     assert "gala" in found.advice.can

@@ -1,4 +1,4 @@
-"""The chapter's settings on WILDS reach the methods of the chapter and no others."""
+"""The paper's settings on WILDS reach the methods of the paper and no others."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from shiftproof.data import Dataset, load
 from shiftproof.data.published.wilds import KNOWN
 from shiftproof.presets import preset_for
 
-# spec feat 7.3, "overall steps"
+# docs/papers/feat.md#wilds-settings, "overall steps"
 STEPS = {
     "amazon": 31_000,
     "camelyon17": 10_000,
@@ -26,7 +26,7 @@ def named(name: str) -> Dataset:
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_rounds_and_steps_are_those_of_the_chapter(name):
+def test_rounds_and_steps_are_those_of_the_paper(name):
     settings = preset_for(named(name)).settings("feat")
     total = settings["rounds"] * settings["round_steps"]
     assert 0 <= total - STEPS[name] < settings["rounds"]
@@ -38,7 +38,7 @@ def test_rounds_and_steps_are_those_of_the_chapter(name):
     assert "featurizer" not in preset_for(named(name)).settings("irm")
 
 
-def test_all_sets_of_the_chapter_can_be_read():
+def test_all_sets_of_the_paper_can_be_read():
     assert STEPS.keys() <= KNOWN.keys()
     assert KNOWN["amazon"].metric == "percentile10"
 

@@ -88,7 +88,7 @@ def test_a_shared_encoder_trains_saves_and_loads(data, tmp_path) -> None:
 
 
 def test_the_last_assistant_is_the_one_that_early_stopping_left(data, tmp_path) -> None:
-    """Spec gala 4.6: the assistant is trained by the rules of the run; `last` keeps what is there when it stops."""
+    """The assistant is trained by the rules of the run; `last` keeps what is there when it stops."""
     common = {**QUICK, "epochs": 30, "patience": 1, "warmup": 2, "lr": 0.05, "proxy": "label", "upsample": "off"}
     told = {}
     for select in ("last", "val"):

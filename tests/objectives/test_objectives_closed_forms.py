@@ -284,7 +284,7 @@ def test_gradient_penalties_can_themselves_be_differentiated():
 
 
 def naive_contrast(z, y, variant="mul", denominator="all", temperature=1.0, predicted=None):
-    """The contrastive losses of spec ciga 4.4 and 5.9 as loops over anchors and pairs."""
+    """The contrastive losses of docs/papers/ciga.md#contrastive-term, #cnc as loops over anchors and pairs."""
     n, unit = len(y), z / z.norm(dim=1, keepdim=True)
     s = [[unit[i] @ unit[j] / temperature for j in range(n)] for i in range(n)]
     inner = []

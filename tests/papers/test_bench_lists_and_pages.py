@@ -30,7 +30,12 @@ def test_the_list_says_what_is_missing_and_where_to_put_it(tmp_path, monkeypatch
     assert len(describe(recipes["ciga-table3"]).missing) == 3
     assert missing(["spmotif-struc:bias=0.9", "colored-digits"]) == []
     table1 = describe(recipes["ciga-table1"])
-    assert (table1.runs, table1.seeds, table1.published, table1.missing) == (390, 5, "ciga 8.1", ())
+    assert (table1.runs, table1.seeds, table1.published, table1.missing) == (
+        390,
+        5,
+        "docs/papers/ciga.md#table-synthetic",
+        (),
+    )
 
 
 def test_bench_lists_all_recipes_as_text_and_for_machines():

@@ -30,7 +30,7 @@ def instance(rng: np.random.Generator, objectives: int, kind: str) -> tuple[np.n
 
 
 def programme(solver: PreferenceSolver, losses: np.ndarray, gramian: np.ndarray, mode: str):
-    """Objective, rows and bounds of the programme of spec pair 4.3, written down independently of the solver."""
+    """Objective, rows and bounds of the programme (docs/papers/pair.md#solver), written independently of the solver."""
     p = solver.preference
     a = adjustment(losses, p)
     q = gramian @ a

@@ -71,7 +71,10 @@ def test_gradients_that_are_all_zero_leave_any_weights_of_the_simplex():
 
 
 def stuck():
-    """The minimum of the risk on the two-bit problem, where it is still far from the preference (spec pair 9.8)."""
+    """The minimum of the risk on the two-bit problem, where it is still far from the preference.
+
+    Source: docs/papers/pair.md#solver-on-the-two-bits.
+    """
     x = torch.tensor(TwoBit(0.1, (0.255,)).pareto_set(1)[0], requires_grad=True)
     problem = TwoBit(0.1, (0.11, 0.4))
     risks, dummies = problem.risks(x[0], x[1]), problem.dummy_gradients(x[0], x[1])

@@ -56,7 +56,7 @@ def test_two_piece_graphs_take_a_short_assistant_and_the_protocol_the_released_o
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [  # spec gala 4.8: assistant, its epoch, clusters, weight of the contrast, copies
+    [  # docs/papers/gala.md#settings: assistant, its epoch, clusters, weight of the contrast, copies
         ("drugood-ec50-assay", ("xgnn", "val", 3, 1.0, 2)),
         ("drugood-ec50-scaffold", ("xgnn", "last", 2, 32.0, 1)),
         ("drugood-ec50-size", ("erm", "last", 2, 8.0, "off")),
@@ -79,11 +79,11 @@ def test_gala_takes_the_released_settings_with_and_without_its_protocol(graphs, 
 
 @pytest.mark.parametrize(("name", "epochs"), [("two-piece", 10), ("drugood-ec50-assay", 0), ("cmnist-75sp", 0)])
 def test_baselines_with_further_terms_learn_the_task_alone_for_as_long_as_gala(graphs, name, epochs):
-    for method in ("gala", "grea", "cal", "gil", "disc"):  # spec gala 4.7
+    for method in ("gala", "grea", "cal", "gil", "disc"):  # docs/papers/gala.md#settings
         assert preset_for(named(graphs, name), "gala").settings(method)["terms_from"] == epochs
 
 
-def test_a_data_set_of_two_chapters_goes_by_the_older_one_unless_told(graphs):
+def test_a_data_set_of_two_papers_goes_by_the_older_one_unless_told(graphs):
     data = named(graphs, "cmnist-75sp")
     assert preset_for(data).settings("ciga-v1")["conv"] == "gcn"
     assert preset_for(data, "gala").settings("ciga-v1")["conv"] == "gin"

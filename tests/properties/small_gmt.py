@@ -1,4 +1,4 @@
-"""Small graphs with motifs, and small methods of the GMT chapter on them."""
+"""Small graphs with motifs, and small methods of the GMT paper on them."""
 
 import torch
 

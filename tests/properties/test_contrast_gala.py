@@ -1,4 +1,7 @@
-"""The numbered facts of the GALA chapter that concern the mechanics of its contrast (spec gala, section 10)."""
+"""The numbered facts of the GALA paper that concern the mechanics of its contrast.
+
+Source: docs/papers/gala.md#checked-facts.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import torch
 from shiftproof.data import Dataset, load, molecule_graphs
 from shiftproof.data.published.sentiment import degree_split
 
-# spec gala D6: one-hot blocks hold one 1 each, chirality at most one; flags are 0 or 1
+# docs/papers/gala.md#g6: one-hot blocks hold one 1 each, chirality at most one; flags are 0 or 1
 ATOM_ONE_HOT = ((0, 16), (16, 22), (24, 30), (31, 36))
 BOND_ONE_HOT = ((0, 4), (6, 10))
 

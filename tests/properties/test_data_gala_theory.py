@@ -1,4 +1,4 @@
-"""The theory of the GALA chapter as arithmetic on tables (spec gala 3.2 to 3.5, and T7 to T9 of section 10)."""
+"""The theory of the GALA paper as arithmetic on tables (docs/papers/gala.md#impossibility, #t7, #t8, #t9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts 25 (Mutag) and the structure of BA-2Motifs (6.2) of spec/gmt.md."""
+"""Mutag and the structure of BA-2Motifs (docs/papers/gmt.md#f25, #ba-2motifs)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkable properties of spec pair 10 about batches of domains and DomainBed's coloured digits."""
+"""Facts of docs/papers/pair.md#checked-facts about batches of domains and DomainBed's coloured digits."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Facts 16, 18 and 23 of spec/gmt.md, chapter 10: what the measures of explanations must satisfy."""
+"""Facts 16, 18 and 23 of docs/papers/gmt.md#checked-facts: what the measures of explanations must satisfy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbered facts of spec/feat.md, section 10, that concern feature learning by rounds."""
+"""Numbered facts of docs/papers/feat.md#checked-facts, that concern feature learning by rounds."""
 
 from copy import deepcopy
 
@@ -188,7 +188,7 @@ def log(number: int, train: float, true: float | None, agreement=()) -> RoundLog
 
 
 def test_feat_24_the_rule_of_130_is_a_cap_on_rounds_and_the_honest_one_never_fires():
-    """Spec feat 8.2: training and true retention accuracies of the thesis' tables."""
+    """Of docs/papers/feat.md#table-rounds: training and true retention accuracies of the paper's tables."""
     first = [log(1, 0.8508, None), log(2, 0.7187, 0.881), log(3, 0.8493, 0.876)]
     second = [log(1, 0.8863, None), log(2, 0.7425, 0.859), log(3, 0.8607, 0.961), log(4, 0.7729, 0.873)]
     for logs, last in ((first, 3), (second, 4)):

@@ -1,4 +1,4 @@
-"""Numbered facts of spec/feat.md, section 10, that concern heads and probes on frozen features."""
+"""Numbered facts of docs/papers/feat.md#checked-facts, that concern heads and probes on frozen features."""
 
 from copy import deepcopy
 

@@ -1,4 +1,4 @@
-"""The numbered facts of the CIGA chapter that concern its method and baselines (spec ciga, section 10)."""
+"""The numbered facts of the CIGA paper that concern its method and baselines (docs/papers/ciga.md#checked-facts)."""
 
 from __future__ import annotations
 
@@ -269,7 +269,7 @@ def test_ciga_33_the_whole_vector_is_half_the_sum_and_the_edge_sum_equals_the_de
     torch.testing.assert_close(connectivity_loss(a, batch), total / 6, atol=1e-5, rtol=1e-5)
 
 
-def test_gib_of_the_gmt_chapter_asks_the_part_alone_and_takes_the_mean_of_the_nodes(data) -> None:
+def test_gib_of_the_gmt_paper_asks_the_part_alone_and_takes_the_mean_of_the_nodes(data) -> None:
     batch = data.train.batch(range(6))
     model = seeded(GIB, shape_of(data), form="gmt").eval()
     _, chosen, whole = model.parts(batch)
@@ -296,7 +296,7 @@ def test_ciga_33_two_separate_groups_are_perfectly_connected() -> None:
 
 
 def test_asap_weighs_the_messages_of_the_coarsened_graph() -> None:
-    """Spec ciga 5.2: the second network's messages carry the coarsened edges' weights, through a sigmoid."""
+    """ASAP's second network weighs messages by the coarsened edges' weights, through a sigmoid."""
     data = sp.load("spmotif-struc", train_per_class=4, val_per_class=1, test_per_class=1)
     method = ASAP(DataShape.of(data), network=Network(hidden=8, layers=2)).eval()
     batch, seen = next(iter(data.train.batches(6))), []

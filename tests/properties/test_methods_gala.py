@@ -1,4 +1,7 @@
-"""The numbered facts of the GALA chapter that concern its method, proxies and baselines (spec gala, section 10)."""
+"""The numbered facts of the GALA paper that concern its method, proxies and baselines.
+
+Source: docs/papers/gala.md#checked-facts.
+"""
 
 from __future__ import annotations
 

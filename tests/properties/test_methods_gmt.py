@@ -1,4 +1,4 @@
-"""Facts 8, 11, 12, 14, 27 and 29 of spec/gmt.md, chapter 10: attention of GSAT and GMT, sampled or not."""
+"""Facts 8, 11, 12, 14, 27 and 29 of docs/papers/gmt.md#checked-facts: attention of GSAT and GMT, sampled or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts 1 to 10, 16, 17, 19, 23 (lifting) and 30 of spec/gmt.md, chapter 10: the multilinear extension."""
+"""Facts 1 to 10, 16, 17, 19, 23 (lifting) and 30 of docs/papers/gmt.md#checked-facts: the multilinear extension."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts 1 to 13 of spec/ciga.md, chapter 10: selection, subgraphs and layers (13: what the orientation means here)."""
+"""Facts 1 to 13 of docs/papers/ciga.md#checked-facts: selection, subgraphs, layers (13: orientation as meant here)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ RATIOS = ["0.1", "0.2", "0.25", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9",
 
 
 class Interpretable(nn.Module):
-    """The whole path of the chapter: embed, score, select, classify the selected part."""
+    """The whole path of the paper: embed, score, select, classify the selected part."""
 
     def __init__(self, ratio: float, conv: str = "gcn") -> None:
         super().__init__()
@@ -207,7 +207,7 @@ def test_ciga_10_weights_of_one_change_nothing_and_of_zero_leave_the_root():
 
 
 class MaskedGCN(MessagePassing):
-    """The layer of the chapter as a PyG module, so that PyG's own explanation mask can be planted into it."""
+    """The layer of the paper as a PyG module, so that PyG's own explanation mask can be planted into it."""
 
     def __init__(self, ours: WeightedGCNConv) -> None:
         super().__init__(aggr="add")

@@ -1,4 +1,4 @@
-"""Facts B1 to B6 of spec/gala.md, chapter 10: the interpretable backbone."""
+"""Facts B1 to B6 of docs/papers/gala.md#checked-facts: the interpretable backbone."""
 
 from __future__ import annotations
 

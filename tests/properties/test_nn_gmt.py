@@ -1,4 +1,4 @@
-"""Facts 19 (selection), 20, 21, 22 and 29 of spec/gmt.md, chapter 10."""
+"""Facts 19 (selection), 20, 21, 22 and 29 of docs/papers/gmt.md#checked-facts."""
 
 from __future__ import annotations
 

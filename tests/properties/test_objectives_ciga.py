@@ -1,4 +1,4 @@
-"""Numbered facts of spec/ciga.md, section 10, that concern the objectives."""
+"""Numbered facts of docs/papers/ciga.md#checked-facts, that concern the objectives."""
 
 import math
 
@@ -191,7 +191,7 @@ def test_ciga_29_vrex_is_zero_only_for_equal_risks_and_has_a_gradient_otherwise(
     risks, counts = env_risks(losses, torch.tensor([0, 0, 1, 1]), 2)
     penalty = vrex_penalty(risks, counts)
     assert penalty > 0
-    assert (torch.autograd.grad(penalty, losses, retain_graph=True)[0] != 0).all()  # spec ciga D22
+    assert (torch.autograd.grad(penalty, losses, retain_graph=True)[0] != 0).all()  # docs/papers/ciga.md#d22
     assert penalty.item() == pytest.approx(2 * vrex_penalty(risks, counts, unbiased=False).item())
     equal, counts = env_risks(losses, torch.tensor([0, 1, 1, 0]), 2)
     assert vrex_penalty(equal - equal.detach() + 2.5, counts) == 0

@@ -1,4 +1,4 @@
-"""Numbered facts of spec/feat.md, section 10, that concern the objectives."""
+"""Numbered facts of docs/papers/feat.md#checked-facts, that concern the objectives."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Labelled facts of spec/gala.md, section 10, that concern the objectives."""
+"""Labelled facts of docs/papers/gala.md#checked-facts, that concern the objectives."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Numbered facts of spec/pair.md, section 10, that concern the objectives."""
+"""Numbered facts of docs/papers/pair.md#checked-facts, that concern the objectives."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Numbered facts of spec/pair.md, section 10, that concern the optimiser and its phases."""
+"""Numbered facts of docs/papers/pair.md#checked-facts, that concern the optimiser and its phases."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Numbered facts of spec/pair.md, section 10, that concern the preference solver and where it leads."""
+"""Numbered facts of docs/papers/pair.md#checked-facts, that concern the preference solver and where it leads."""
 
 import math
 

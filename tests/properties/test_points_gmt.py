@@ -1,4 +1,4 @@
-"""Facts 2, 14, 20, 21, 23, 27, 29 and 30 of spec/gmt.md, chapter 10, on point clouds."""
+"""Facts 2, 14, 20, 21, 23, 27, 29 and 30 of docs/papers/gmt.md#checked-facts, on point clouds."""
 
 from __future__ import annotations
 

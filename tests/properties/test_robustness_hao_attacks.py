@@ -1,4 +1,4 @@
-"""Numbered facts of spec/hao.md §10 that concern whole attacks: homophily and every attack's contract."""
+"""Facts of docs/papers/hao.md#checked-facts about whole attacks: homophily and every attack's contract."""
 
 import itertools
 

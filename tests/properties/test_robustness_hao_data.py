@@ -1,4 +1,4 @@
-"""Numbered facts of spec/hao.md §10 that concern graphs, budgets, homophily, the mapping M2 and the theorems."""
+"""Facts of docs/papers/hao.md#checked-facts about graphs, budgets, homophily, the mapping M2 and the theorems."""
 
 import itertools
 

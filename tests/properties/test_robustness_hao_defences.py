@@ -1,4 +1,4 @@
-"""The numbered facts about defences of spec/hao.md, section 10: numbers 12, 37 to 44, 48 and 49."""
+"""The numbered facts about defences of docs/papers/hao.md#checked-facts: numbers 12, 37 to 44, 48 and 49."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_38_a_guard_needs_memory_for_edges_only() -> None:
 
 
 def guard_by_hand(guard: GCNGuard, x: Tensor, adjacency: Tensor) -> Tensor:
-    """GNNGuard on dense matrices, step by step as spec/hao.md 5.2 words it."""
+    """GNNGuard on dense matrices, step by step as docs/papers/hao.md#defences words it."""
     h, graph = x, adjacency.bool()
     for layer in range(guard.depth):
         near = F.cosine_similarity(h[:, None], h[None], dim=2, eps=1e-8).detach()

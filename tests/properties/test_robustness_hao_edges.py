@@ -1,4 +1,4 @@
-"""Numbered facts of spec/hao.md §10 that concern the edges an attack chooses, at once or in rounds."""
+"""Numbered facts of docs/papers/hao.md#checked-facts that concern the edges an attack chooses, at once or in rounds."""
 
 import numpy as np
 import pytest

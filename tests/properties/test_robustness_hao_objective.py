@@ -1,4 +1,4 @@
-"""Numbered facts of spec/hao.md §10 that concern the objective of an attack and its updates."""
+"""Numbered facts of docs/papers/hao.md#checked-facts that concern the objective of an attack and its updates."""
 
 import itertools
 import math

@@ -7,7 +7,7 @@ import pytest
 
 from shiftproof.data.generated.scm import SCM, Mode, Toy
 
-# spec ciga 9.6: I(G_c; G~_c | Y), I(G_c; Y), I(G_s; Y) at q = 0
+# docs/papers/ciga.md#exact-toy: I(G_c; G~_c | Y), I(G_c; Y), I(G_s; Y) at q = 0
 TABLE = {
     "c1": (0, 1, 0.5306),
     "c2": (1, 0, 1),

@@ -1,4 +1,4 @@
-"""Numbered facts of spec/pair.md, section 10, that concern the selection of runs and steps."""
+"""Numbered facts of docs/papers/pair.md#checked-facts, that concern the selection of runs and steps."""
 
 import numpy as np
 from hypothesis import given, settings

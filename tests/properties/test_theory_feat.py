@@ -1,4 +1,4 @@
-"""Numbered facts of spec/feat.md, section 10, that concern the feature-learning theory."""
+"""Numbered facts of docs/papers/feat.md#checked-facts, that concern the feature-learning theory."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ from shiftproof.features.theory.population import (
     irm_kernel,
     moments,
     population_dynamics,
-    thesis_fixed_point,
+    printed_fixed_point,
 )
 from shiftproof.objectives import irm_penalty
 
@@ -42,7 +42,7 @@ def network(d=8, width=4, scale=0.5, seed=0) -> PatchCNN:
 
 
 def penalised(model: PatchCNN, data: PatchSamples, penalty: float) -> torch.Tensor:
-    """The loss as the chapter writes it, through autograd."""
+    """The loss as the paper writes it, through autograd."""
     logits = model(data.x)
     total = torch.zeros((), dtype=torch.float64)
     for env in (0, 1):
@@ -131,8 +131,8 @@ def test_feat_7_erm_ends_at_the_log_odds():
 
 @settings(max_examples=40, deadline=None)
 @given(alpha=st.floats(0.02, 0.48), betas=st.tuples(st.floats(0.02, 0.48), st.floats(0.02, 0.48)))
-def test_feat_8_the_chapters_fixed_point_is_the_log_odds(alpha, betas):
-    a, b, g_m, g_b, inv, spu = thesis_fixed_point(alpha, betas)
+def test_feat_8_the_papers_fixed_point_is_the_log_odds(alpha, betas):
+    a, b, g_m, g_b, inv, spu = printed_fixed_point(alpha, betas)
     assert g_m * a == pytest.approx(1, rel=1e-10)
     assert g_b * b == pytest.approx(1, rel=1e-10)
     assert (inv, spu) == pytest.approx(erm_fixed_point(alpha, betas), rel=1e-9, abs=1e-12)
@@ -276,6 +276,6 @@ def test_smooth_activations_learn_both_features_by_erm_and_neither_by_irm(activa
 def test_accuracy_in_and_out_of_distribution_rise_together_only_where_the_invariant_feature_is_stronger(
     alpha, together
 ):
-    """Spec feat 9.8: what ERM ends with is right out of distribution only if alpha < mean beta."""
+    """What ERM ends with is right out of distribution only if alpha < mean beta (docs/papers/feat.md#theorems)."""
     inv, spu = population_dynamics(Environments.of(alpha, (0.1, 0.2)), (0, 0), 500)[-1]
     assert bool(inv > spu) is together

@@ -1,4 +1,7 @@
-"""The numbered facts of GALA's theory, on one-hot codes of the motif or the base (spec gala, section 10)."""
+"""The numbered facts of GALA's theory, on one-hot codes of the motif or the base.
+
+Source: docs/papers/gala.md#checked-facts.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbered facts of spec/ciga.md, section 10, that concern training and its measures."""
+"""Numbered facts of docs/papers/ciga.md#checked-facts, that concern training and its measures."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Numbered facts of spec/feat.md, section 10, that concern training."""
+"""Numbered facts of docs/papers/feat.md#checked-facts, that concern training."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Facts 13, 15 and 24 of spec/gmt.md, chapter 10: how GSAT and GMT are trained, stage by stage."""
+"""Facts 13, 15 and 24 of docs/papers/gmt.md#checked-facts: how GSAT and GMT are trained, stage by stage."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Scripted(Method):
 
 @pytest.mark.parametrize(("by_loss", "kept"), [(False, 0), (True, 1)])
 def test_of_equal_epochs_the_one_with_the_lower_loss_is_kept(data, by_loss, kept):
-    """Accuracy on few graphs is mostly tied; the loss decides (spec gmt 7.6)."""
+    """Accuracy on few graphs is mostly tied; the loss decides (docs/papers/gmt.md#selection)."""
 
     class Tied(Scripted):
         @property

@@ -5,7 +5,7 @@ from scipy import stats
 
 from shiftproof.errors import ShiftproofError
 from shiftproof.papers.command import measured_table
-from shiftproof.papers.measured import by_chapter, held_against, read_results
+from shiftproof.papers.measured import by_paper, held_against, read_results
 from shiftproof.registry import recipes
 from shiftproof.report import write_leaderboard
 from shiftproof.runtime.files import write_json
@@ -311,14 +311,14 @@ def test_claims_of_attacks_and_of_heads_read_the_rows_of_their_tables():
     assert verdicts == ["holds", "holds", "holds", "does not hold"]
 
 
-def test_chapters_count_claims_of_tables_that_are_not_there(tmp_path):
+def test_papers_count_claims_of_tables_that_are_not_there(tmp_path):
     rows = [row("nci1", "ciga-v1", [0.3]), row("nci1", "erm", [0.2])]
     write_json(tmp_path / "ciga-table3.json", {"command": "shiftproof bench ciga-table3", "rows": rows})
-    chapters = {chapter.title: chapter for chapter in by_chapter(read_results(tmp_path))}
-    assert chapters["CIGA"].counts["holds"] >= 1
-    assert chapters["GALA"].counts == {
+    papers = {paper.title: paper for paper in by_paper(read_results(tmp_path))}
+    assert papers["CIGA"].counts["holds"] >= 1
+    assert papers["GALA"].counts == {
         "measured": 0, "printed": 0, "within": 0, "holds": 0, "does not hold": 0,
-        "not tested": len(chapters["GALA"].claims),
+        "not tested": len(papers["GALA"].claims),
     }  # fmt: skip
     (tmp_path / "broken.json").write_text("[]")
     with pytest.raises(ShiftproofError, match="is not a table that `shiftproof bench` wrote"):
@@ -333,7 +333,7 @@ def test_a_cell_of_several_tables_counts_once_as_in_the_whole_table(tmp_path):
         write_json(tmp_path / f"{name}.json", {"command": "shiftproof bench ciga-table3", "rows": rows})
     tables = read_results(tmp_path)
     assert [table.name for table in tables] == ["ciga-table3", "ciga-table3-only-ciga-v1"]
-    counts = next(chapter.counts for chapter in by_chapter(tables) if chapter.title == "CIGA")
+    counts = next(paper.counts for paper in by_paper(tables) if paper.title == "CIGA")
     assert [counts[key] for key in ("measured", "printed", "within")] == [3, 2, 1]
     page = write_leaderboard(tmp_path, tmp_path / "page.html").read_text()
     assert '<td class="number">3</td><td class="number">1 of 2</td>' in page

@@ -52,7 +52,7 @@ def fit(
     (see `shiftproof.api.choosing`; why it took the one it did stands in `run.timing["chosen"]`); `data` is whatever
     `load` takes. `settings` are options of the method (`penalty=100`), of the network (`hidden=64`) and of training
     (`epochs=50`, `lr=1e-2`); the data set's preset fills in the rest and an unknown name is an error. `protocol`
-    ("ciga", "gala", ...) takes the preset of that chapter where several train on the same data. `network` brings a
+    ("ciga", "gala", ...) takes the preset of that paper where several train on the same data. `network` brings a
     featurizer of your own.
     `balance` says how the loss terms become one gradient: "weighted" (the default) or "pair", whose options are
     settings too, or a `Balance` of your own.

@@ -167,14 +167,14 @@ def _report_table(name: str, results: Path, out: Path, as_json: bool) -> None:
 
 def _report_tables(results: Path, out: Path, as_json: bool) -> None:
     """All measured tables on one page."""
-    from shiftproof.papers.measured import by_chapter, read_results
+    from shiftproof.papers.measured import by_paper, read_results
     from shiftproof.report import write_leaderboard
 
     page = write_leaderboard(results, out / "leaderboard.html")
-    chapters = {chapter.title: chapter.counts for chapter in by_chapter(read_results(results))}
+    papers = {paper.title: paper.counts for paper in by_paper(read_results(results))}
     if as_json:
-        print(json.dumps({"page": str(page), "chapters": chapters}, indent=1))
+        print(json.dumps({"page": str(page), "papers": papers}, indent=1))
         return
-    columns = ["chapter", "cells", "with a printed deviation", "within it", "claims hold", "do not hold", "not tested"]
-    print_table("", columns, [[title, *map(str, counts.values())] for title, counts in chapters.items()])
+    columns = ["paper", "cells", "with a printed deviation", "within it", "claims hold", "do not hold", "not tested"]
+    print_table("", columns, [[title, *map(str, counts.values())] for title, counts in papers.items()])
     print(f"page: {page}")

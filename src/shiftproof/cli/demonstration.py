@@ -17,7 +17,8 @@ from shiftproof.training.run import METRICS
 
 DATA = "colored-digits:copies=20"  # every image in twenty colourings: with one, a network learns the noise by heart
 GRAY = f"{DATA},flips=(0.5,0.5)"  # the colour says nothing, so nothing can be lost to it
-# L2 as on ColoredMNIST (presets, spec pair 7.1); network, steps, rate and penalties tuned by hand on this data
+# L2 as on ColoredMNIST (presets, docs/papers/pair.md#coloredmnist-network); network, steps, rate and penalties tuned by
+# hand on this data
 COMMON: dict[str, Any] = {
     "featurizer": "mlp",
     "widths": (32,),

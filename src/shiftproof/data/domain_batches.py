@@ -20,7 +20,7 @@ class DomainBatchSampler:
     is as many samples as the smallest domain has. With `steps` an epoch is that many batches, every domain is as likely
     as any other and starts again in a new order once it is used up (DomainBed). Without, the epoch ends when fewer than
     `domains` of them have more than one whole batch left; a domain that is used up before may be drawn again until then
-    (WILDS, spec pair 4.10).
+    (WILDS, docs/papers/pair.md#small-print).
 
     As a `batch_sampler` of torch's `DataLoader` it yields one flat list of positions a batch.
     """

@@ -8,7 +8,8 @@ from shiftproof.data.dataset import Dataset
 from shiftproof.diagnosis.shortcuts import Regime, Shortcuts
 from shiftproof.registry import methods
 
-# (can, in part, cannot): spec gala 3.5 for DisC, CIGA and GALA; 8.1 and 9.1 for the others on graphs
+# (can, in part, cannot): docs/papers/gala.md#assumptions for DisC, CIGA and GALA; docs/papers/gala.md#table-two-piece
+# for the others on graphs
 _ON_GRAPHS: dict[Regime, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
     "shortcut": (
         ("gala",),
@@ -54,7 +55,10 @@ class Advice:
 
 
 def advise(dataset: Dataset, shortcuts: Shortcuts) -> Advice:
-    """What the theory says of methods on data with these strengths (spec gala 3.4 and 3.5)."""
+    """What the theory says of methods on data with these strengths.
+
+    Source: docs/papers/gala.md#impossibility, #assumptions.
+    """
     regime, strongest = shortcuts.dominates, shortcuts.strongest
     can, perhaps, cannot = (_ON_GRAPHS if dataset.is_graph else _ON_TENSORS)[regime]
     reasons = list(_REASONS[regime])

@@ -28,7 +28,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-KERNEL_WIDTH = 0.4  # spec feat 5.2, of CLOvE's Laplacian kernel
+KERNEL_WIDTH = 0.4  # docs/papers/feat.md#heads, of CLOvE's Laplacian kernel
 NEEDS_RISK = ("vrex", "irmx", "groupdro")
 NEEDS_SCALE = ("irm", "irmx")
 

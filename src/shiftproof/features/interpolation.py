@@ -24,7 +24,7 @@ class PI(FeaturePretrainer):
 
     For each environment a new network is trained for `steps` steps on the share `share` of its samples; what it has
     right and wrong in all of that environment are two groups. A new network then minimises the worst mean loss of all
-    groups for `final_steps` steps (spec feat 5.1).
+    groups for `final_steps` steps (docs/papers/feat.md#rich-features-otherwise).
     """
 
     share: float = 0.9

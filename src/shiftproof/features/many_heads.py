@@ -1,4 +1,4 @@
-"""Heads for many objectives on one set of features, as a method: what the tables of the FeAT chapter are made with."""
+"""Heads for many objectives on one set of features, as a method: what the tables of the FeAT paper are made with."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class ManyHeads(FeatureMethod):
             seeds=(trainer.seed,),
             steps=self.head_steps,
             lr=self.head_lr,
-            # spec feat 5.2: the released code has no L2 on the head for CLOvE and Fishr
+            # docs/papers/feat.md#heads: the released code has no L2 on the head for CLOvE and Fishr
             l2={name: 0.0 if name in ("clove", "fishr") else l2 for name in (*self.objectives, "irm")},
             reduction=self.reduction,  # type: ignore[arg-type]
             start=self.start,

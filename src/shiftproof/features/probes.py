@@ -13,7 +13,7 @@ from shiftproof.data.dataset import Task
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.statistics.metrics import Predictions, measure
 
-C_GRID = (1.0, 0.7, 0.3, 0.1, 0.07, 0.03, 0.01)  # spec feat 5.4
+C_GRID = (1.0, 0.7, 0.3, 0.1, 0.07, 0.03, 0.01)  # docs/papers/feat.md#probes
 STEPS_BETWEEN_LOOKS = 20  # a look at the change waits for the device
 AT_ONCE = 2**25  # values of the subsets that are fitted side by side
 Select = Literal["worst_group", "accuracy", "macro_f1"]
@@ -93,7 +93,8 @@ class DFR:
     Half of the held-out data, balanced over groups (those with more than `least` samples, or all where these lack a
     class), fits an L1-regularised logistic regression for every C; the other half chooses C by `select`. Then
     `retrains` balanced subsets of all held-out data give as many models, whose coefficients are averaged. With the
-    spurious attribute in place of the label this is DFR-s: higher means that more of it can be read (spec feat 5.4).
+    spurious attribute in place of the label this is DFR-s: higher means that more of it can be read
+    (docs/papers/feat.md#probes).
     """
 
     strengths: tuple[float, ...] = C_GRID

@@ -47,7 +47,9 @@ class GroupSplit:
 
 
 class GroupBatches:
-    """A mini-batch from each of several groups of samples in every step (spec feat 4.4, WILDS path).
+    """A mini-batch from each of several groups of samples in every step, as on WILDS.
+
+    Source: docs/papers/feat.md#training-of-rounds.
 
     Each group is gone through in random order without repeats; as soon as one is used up, all are shuffled anew, so
     the smallest sets the length of an epoch. The last batch of a group may be smaller. With one group this is plain

@@ -1,4 +1,4 @@
-"""When to stop adding rounds: the rules of the FeAT chapter, as functions of what was measured after each round."""
+"""When to stop adding rounds: the rules of the FeAT paper, as functions of what was measured after each round."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def must_stop(
     - "honest_sum": the same with the true retention accuracy. It did not fire in any measured run.
     - "novelty": the new predictor agrees with that of an earlier round on more than the share `novelty` of the
       training samples, so nothing new was learned. The default was chosen on two runs: experimental.
-    - "train": training accuracy < `floor` (the thesis' algorithm).
+    - "train": training accuracy < `floor` (the paper's algorithm).
     - "val" undoes nothing here: all rounds are trained and the best on the validation split is kept (`best_round`).
     """
     if rule is not None and rule not in RULES:

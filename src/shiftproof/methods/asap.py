@@ -19,7 +19,7 @@ class ASAP(Method):
     """Adaptive structure-aware pooling: a GNN, a coarsened graph of the best clusters, and a GNN on that.
 
     The second network weighs the coarsened edges by the sigmoid of their weight, as the released baseline does
-    (spec ciga 5.2); neither reads edge features.
+    (docs/papers/ciga.md#asap); neither reads edge features.
     """
 
     def __init__(self, shape: DataShape, *, network: Network | None = None, ratio: float = 0.25) -> None:

@@ -20,7 +20,7 @@ from shiftproof.nn import segment_count, segment_sum
 
 AssistantModel = Literal["erm", "xgnn"]
 AssistantSelection = Literal["val", "last", "train"]
-SHIFT_TOLERANCE = 1e-4  # spec gala 4.3: of the squared sum of the centres' moves
+SHIFT_TOLERANCE = 1e-4  # docs/papers/gala.md#proxies: of the squared sum of the centres' moves
 STEPS_WITHOUT_WAITING = 25
 
 
@@ -89,12 +89,12 @@ def _share(flags: Tensor) -> float:
 
 @dataclass(frozen=True)
 class EnvironmentAssistant:
-    """A model trained by ERM, then frozen, meant to latch on to the dominant pattern (spec gala 4.1).
+    """A model trained by ERM, then frozen, meant to latch on to the dominant pattern (docs/papers/gala.md#assistant).
 
     `model`: "erm" is a plain GNN, "xgnn" the interpretable one with the share `ratio` of its edges and, for
     `contrast` above 0, CIGA's term to make it follow the dominant pattern further. `select` is which of its epochs is
-    kept: the best on the validation split, the last (after the early stopping that the run itself has, spec gala 4.6),
-    or the best on the training split. `epochs` are how many there are at most.
+    kept: the best on the validation split, the last (after the early stopping that the run itself has,
+    docs/papers/gala.md#training), or the best on the training split. `epochs` are how many there are at most.
     """
 
     model: AssistantModel = "erm"
@@ -168,9 +168,9 @@ def cosine_kmeans(x: Tensor, clusters: int, *, generator: torch.Generator | None
     """The centres of k-means with cosine distance for the assignment and plain means for the centres, [K, d].
 
     They start at distinct random points, an empty cluster is moved to a random point, and the iteration ends when the
-    squared sum of the centres' moves is below 1e-4 (spec gala 4.3) or after `steps`. Never more clusters than points.
-    On a GPU, unless a generator is given, nothing waits for the device, so that a captured step can hold it; all steps
-    are then taken, and there are at most 25 of them.
+    squared sum of the centres' moves is below 1e-4 (docs/papers/gala.md#proxies) or after `steps`. Never more clusters
+    than points. On a GPU, unless a generator is given, nothing waits for the device, so that a captured step can hold
+    it; all steps are then taken, and there are at most 25 of them.
     """
     if clusters < 1:
         raise ShiftproofError(f"k-means needs at least one cluster, not {clusters}")

@@ -128,7 +128,7 @@ class Network:
     """Which network a method stands on.
 
     Graphs: `conv` ("gcn", "gin", "pna", "sgc"), `layers`, `hidden`, `readout`, `dropout`, `virtual_node` and `style`
-    (the layer conventions of the "ciga" or the "gmt" chapter); for "pna" also its `aggregators` and whether an edge of
+    (the layer conventions of the "ciga" or the "gmt" paper); for "pna" also its `aggregators` and whether an edge of
     weight zero sends a zero message or is left out (`zero_weight`); `batch_norm` is over each of several weightings of
     the same graphs, or over all of them "pooled". Points: `conv` is "egnn", "dgcnn" or "point-transformer", for places
     of `pos_dim` coordinates; `pos_scale`, `geometry`, `collect_at` and `context` are those of
@@ -181,10 +181,13 @@ class Network:
         return ResNetFeaturizer(self.featurizer, shape.in_shape[0], weights=self.pretrained)
 
     def head(self, shape: DataShape, width: int) -> nn.Module:
-        """The linear layer on top of the featurizer, started like it (spec pair 7.1: Xavier for the plain MLP)."""
-        if shape.kind == "graphs" and self.conv in POINT_CONVS:  # spec gmt 7.2
+        """The linear layer on top of the featurizer, started like it: with Xavier's weights for the plain MLP.
+
+        Source: docs/papers/pair.md#coloredmnist-network.
+        """
+        if shape.kind == "graphs" and self.conv in POINT_CONVS:  # docs/papers/gmt.md#point-networks
             return PointHead(width, shape.num_outputs, self.dropout, self.batch_norm)
-        if shape.kind == "graphs" and self.style == "gmt" and self.conv == "pna":  # spec gmt 7.1
+        if shape.kind == "graphs" and self.style == "gmt" and self.conv == "pna":  # docs/papers/gmt.md#network
             half, quarter = max(width // 2, 1), max(width // 4, 1)
             narrowing = (nn.Linear(width, half), nn.ReLU(), nn.Linear(half, quarter), nn.ReLU())
             return nn.Sequential(*narrowing, nn.Linear(quarter, shape.num_outputs))

@@ -26,8 +26,8 @@ class CAL(InterpretableMethod):
     .. math:: R(f_o(c)) + ω \\big[mean_i KL(U ‖ p(f_c(s_i))) + mean_i ℓ(f_{co}(c_i + s_{π(i)}), y_i)\\big]
 
     π is a random permutation of the batch, or every pair is taken (`pairs="all"`); each f is a head of its own
-    (spec gala 5.5). The further terms start at epoch `terms_from`. Contexts are normalised by their own batch and leave
-    no trace in the statistics that predictions are made with.
+    (docs/papers/gala.md#cal). The further terms start at epoch `terms_from`. Contexts are normalised by their own batch
+    and leave no trace in the statistics that predictions are made with.
     """
 
     @with_options_of(InterpretableMethod, ratio=-1.0, scorer_norm=True, classifier_input="raw")

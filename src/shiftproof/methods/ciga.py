@@ -40,8 +40,9 @@ class CIGA(InterpretableMethod):
     the term reach the edge scorer). `spurious` is how the left-over is judged: by the same classifier (`"shared"`), the
     same without gradient into it (`"shared_detached"`), or a small network of its own (`"conv"`). A left-over that the
     classifier judges is normalised by its own batch and leaves no trace in the statistics that predictions are made
-    with; in the released code it does, and its hinge acts through these alone (spec ciga D9).
-    `compat="reference"` does what the released code does where it parts from the paper (spec ciga D3, D9, D10, D12).
+    with; in the released code it does, and its hinge acts through these alone (docs/papers/ciga.md#d9).
+    `compat="reference"` does what the released code does where it parts from the paper (docs/papers/ciga.md#d3, #d9,
+    #d10, #d12).
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class CIGA(InterpretableMethod):
         spec = network or Network()
         self.reference = compat == "reference"
         if self.reference and spurious == "shared":
-            spurious = "shared_detached"  # spec ciga D9
+            spurious = "shared_detached"  # docs/papers/ciga.md#d9
         self.contrast, self.contrast_pool, self.contrast_variant = contrast, contrast_pool, contrast_variant
         self.denominator, self.temperature = denominator, temperature
         self.spurious, self.hinge_normalize = spurious, hinge_normalize
@@ -102,7 +103,7 @@ class CIGA(InterpretableMethod):
 
     @property
     def how_trained(self) -> HowTrained:
-        # spec ciga D12
+        # docs/papers/ciga.md#d12
         return replace(super().how_trained, selection_floor=0.0 if self.reference else None)
 
     def _own_classifier(self, spec: Network, width: int) -> GraphFeaturizer:
@@ -136,7 +137,7 @@ class CIGA(InterpretableMethod):
             return z
         inner, nodes = found.kept.batch, found.kept.nodes
         if self.reference:
-            nodes = torch.arange(len(nodes), device=nodes.device)  # spec ciga D10: rows of other nodes
+            nodes = torch.arange(len(nodes), device=nodes.device)  # docs/papers/ciga.md#d10: rows of other nodes
         h = found.h.index_select(0, nodes)
         if self.contrast == "feat_weighted":
             ends = inner.edge_index.reshape(-1)
@@ -146,7 +147,7 @@ class CIGA(InterpretableMethod):
 
     def _left_vector(self, batch: GraphBatch, found: Extraction) -> Tensor:
         left = self.left_over(batch, found)
-        if self.reference and self.ratio < 0:  # spec ciga D3: the weight is not negated
+        if self.reference and self.ratio < 0:  # docs/papers/ciga.md#d3: the weight is not negated
             left = Subgraph(left.batch, found.scores.sigmoid(), left.nodes, left.edges)
         if self.spurious_classifier is not None:
             return self.spurious_classifier(left.batch, left.edge_weight)

@@ -24,8 +24,8 @@ class DIR(InterpretableMethod):
         ℓ_j = mean_i CE(σ(m(t_j)) ⊙ f(c_i), y_i)
 
     `c` are the vectors of the rationales and `t` those of the left-overs (no gradient flows into them); all B times B
-    exchanges are one tensor. The first epoch has no exchange term (spec ciga 5.4). Left-overs are normalised by their
-    own batch and leave no trace in the statistics that predictions are made with.
+    exchanges are one tensor. The first epoch has no exchange term (docs/papers/ciga.md#dir). Left-overs are normalised
+    by their own batch and leave no trace in the statistics that predictions are made with.
     """
 
     @with_options_of(InterpretableMethod)

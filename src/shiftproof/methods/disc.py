@@ -27,13 +27,13 @@ class DisC(InterpretableMethod):
     .. math:: mean_i W_i ℓ_{c,i} + ω\\, mean_i GCE_q(f_s(s_i), y_i),
         \\qquad W_i = sg\\, \\frac{ℓ_{s,i}}{ℓ_{s,i}+ℓ_{c,i}}
 
-    The left-over is learned with the generalised cross-entropy, which prefers what is easy (spec gala 5.10). Soft masks
-    do badly here: `ratio` keeps a share of the edges. Before epoch `terms_from` every sample weighs 1 and the left-over
-    is not learned: samples that the biased branch gets right lose all weight soon after, the others teach the opposite
-    of what it has learned, and where it has learned more than the shortcut predictions fall below chance, so that what
-    is kept was learned first. With `swap` both heads read `[c; s]`, each without gradient into the other's half, and
-    from epoch `swap_from` on both terms are taken again, with weight `swap_penalty`, with the left-overs (and the
-    labels of the second) exchanged within the batch, as DisC's authors do.
+    The left-over is learned with the generalised cross-entropy, which prefers what is easy (docs/papers/gala.md#disc).
+    Soft masks do badly here: `ratio` keeps a share of the edges. Before epoch `terms_from` every sample weighs 1 and
+    the left-over is not learned: samples that the biased branch gets right lose all weight soon after, the others teach
+    the opposite of what it has learned, and where it has learned more than the shortcut predictions fall below chance,
+    so that what is kept was learned first. With `swap` both heads read `[c; s]`, each without gradient into the other's
+    half, and from epoch `swap_from` on both terms are taken again, with weight `swap_penalty`, with the left-overs (and
+    the labels of the second) exchanged within the batch, as DisC's authors do.
     """
 
     @with_options_of(InterpretableMethod, scorer_norm=True, classifier_input="raw")

@@ -17,7 +17,7 @@ from shiftproof.methods.irm import IRM, Estimator
 from shiftproof.objectives import infer_environments, irm_penalty
 from shiftproof.registry import register
 
-RELEASED_STEPS = 20  # spec gala 5.3
+RELEASED_STEPS = 20  # docs/papers/gala.md#eiil
 
 
 @register("eiil", tags=("graphs", "tensors"))
@@ -26,16 +26,18 @@ class EIIL(IRM):
 
     Stage 0 trains a reference model by ERM (`reference_epochs` of it; all epochs if None) and splits the whole
     training set so that its scale gradient differs most between the halves. `solver`: "adam" climbs the published
-    objective for `inference_steps`, "sign" takes its limit, the sign of each sample's gradient (spec gala 5.3).
+    objective for `inference_steps`, "sign" takes its limit, the sign of each sample's gradient
+    (docs/papers/gala.md#eiil).
 
     The halves are nearly what the reference predicts right and what it predicts wrong, so IRM then gives up whatever
-    the reference goes by: a shortcut where it has learned that, and the cause where it has learned the cause (spec gala
-    3.4: inferred environments can fail).
+    the reference goes by: a shortcut where it has learned that, and the cause where it has learned the cause
+    (docs/papers/gala.md#impossibility: inferred environments can fail).
 
     `compat="reference"` infers as the code released with CIGA and GALA does: without a reference model, in every batch
     anew, for 20 steps from noise. That moves hardly any sample, so the environments are random and the method is IRM
-    with the "cross" estimator over them; printed figures of those chapters may be of this kind (spec gala 11, ciga
-    D23). Its steps climb the cross-entropy's objective, not that of raw logits, which so few cannot tell apart.
+    with the "cross" estimator over them; printed figures of CIGA's and GALA's paper may be of this
+    kind (docs/papers/gala.md#released-code, docs/papers/ciga.md#d23). Its steps climb the cross-entropy's objective,
+    not that of raw logits, which so few cannot tell apart.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ class EnvironmentMethod(ERM):
     """ERM that knows the environment of every training sample.
 
     `environments`: "given" takes the data set's own, "random" draws a fixed balanced partition into two (what the
-    graph chapters do for methods that need environments their data lack), "auto" takes the given ones where there
+    graph papers do for methods that need environments their data lack), "auto" takes the given ones where there
     are at least two and draws otherwise. `reduction`: "mean" or "sum" of the environments' risks.
     """
 

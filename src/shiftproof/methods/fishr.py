@@ -24,7 +24,7 @@ class Fishr(EnvironmentMethod):
 
     with :math:`v_e` the variance over environment e of the gradients of the last layer, which a moving average
     `smoothing` (:math:`\\gamma`) steadies from batch to batch; the division keeps its gradient as large as without one
-    (spec pair 5.2). `centred=False` takes second moments in place of variances.
+    (docs/papers/pair.md#penalties-in-domainbed). `centred=False` takes second moments in place of variances.
     """
 
     average: Tensor

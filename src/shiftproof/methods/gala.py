@@ -102,7 +102,7 @@ class GALA(CIGA):
 
     def prepare(self, dataset: Dataset, trainer: Trains) -> None:
         train, kind = dataset.train, self.proxy_source
-        # clusters=1 is the released commands' way of asking for label predictions (spec gala 4.3)
+        # clusters=1 is the released commands' way of asking for label predictions (docs/papers/gala.md#proxies)
         seen = "label" if kind == "cluster" and self.clusters == 1 else kind
         asked = isinstance(seen, str) and seen in ("label", "cluster")
         contrasted = "contrast" in self.weights

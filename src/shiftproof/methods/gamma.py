@@ -19,7 +19,7 @@ from shiftproof.nn import GNNEncoder, NodeBatchNorm
 from shiftproof.objectives import sample_losses
 from shiftproof.registry import register
 
-SMOOTHING = 1e-4  # spec ciga 5.10: count / (Σ count + 1e-4)
+SMOOTHING = 1e-4  # docs/papers/ciga.md#size-shift-baselines: count / (Σ count + 1e-4)
 
 
 class Gamma(Method):

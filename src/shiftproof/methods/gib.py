@@ -25,8 +25,8 @@ class GIB(Method):
 
     The mutual information is the Donsker-Varadhan bound of a critic that gets `inner_steps` steps of its own in every
     step. With `form="ciga"` the label is asked of the part and of the whole graph, which is half the sum of its nodes
-    (spec ciga 5.3), with `form="gmt"` of the part alone, and the graph is the mean of its nodes (spec gmt 5.6). Known
-    to be unstable; larger batches or fewer inner steps help.
+    (docs/papers/ciga.md#gib), with `form="gmt"` of the part alone, and the graph is the mean of its nodes
+    (docs/papers/gmt.md#gib). Known to be unstable; larger batches or fewer inner steps help.
     """
 
     def __init__(

@@ -26,10 +26,10 @@ class GIL(InterpretableMethod):
     .. math:: mean_e R_e + ω\\, mean_e ‖∇_θ R_e - \\bar g‖^2, \\qquad e_i = kmeans(sg(s_i))
 
     θ are the parameters of the classification head (`gradients_of="all"`: of all networks); `clusters` environments are
-    found anew in every batch and the empty ones are left out (spec gala 5.9). With `cluster_every="epoch"` they are
-    found once an epoch for the whole training set, from the left-overs as they were seen in the epoch before. Before
-    epoch `terms_from` the loss is the mean over all samples, and nothing else. Left-overs are normalised by their own
-    batch and leave no trace in the statistics that predictions are made with.
+    found anew in every batch and the empty ones are left out (docs/papers/gala.md#gil). With `cluster_every="epoch"`
+    they are found once an epoch for the whole training set, from the left-overs as they were seen in the epoch before.
+    Before epoch `terms_from` the loss is the mean over all samples, and nothing else. Left-overs are normalised by
+    their own batch and leave no trace in the statistics that predictions are made with.
     """
 
     seen: Tensor

@@ -46,9 +46,9 @@ class GMTLin(GSAT):
 
     .. math:: f(\\hat G_c) = ρ(A^{k-1} \\hat A X W) = E_{G_c}[f(G_c)]
 
-    `placement` is the round: the "first" (the best of the chapter), the "last", or "mean": every round in turn, whose
+    `placement` is the round: the "first" (the best of the paper), the "last", or "mean": every round in turn, whose
     losses are averaged and whose logits are averaged for a prediction. "all" weighs every round, which is what the
-    released code does with PNA (spec gmt 4.5). All else is GSAT's.
+    released code does with PNA (docs/papers/gmt.md#gmt-lin). All else is GSAT's.
     """
 
     @with_options_of(GSAT)

@@ -23,7 +23,8 @@ from shiftproof.registry import options_of, register, with_options_of
 ExtractorName = Literal["sampled", "soft", "linear"]
 Decoding = Literal["normal", "min0", "max1", "min0max1"]
 
-# spec gmt 4.7, the nine of the chapter: where the classifier starts, in which rounds weights act, what they become
+# docs/papers/gmt.md#gmt-sam, the nine of the paper: where the classifier starts, in which rounds weights act, what
+# they become
 DECODERS: dict[str, dict[str, str]] = {
     f"{init}-{rounds}-{decoding}": {
         "init": init,
@@ -54,7 +55,7 @@ class GMTSam(Method):
     as stage II); `extractor="soft"` trains GSAT instead, "linear" GMT-lin. Stage II trains a classifier that starts
     "new" or as the "old" one of stage I (`init`), with the extractor's α in "all" or the "first" round of messages
     (`placement`), after `decoding` with the share `ratio` on top (`shiftproof.nn.decode`). `DECODERS` names the nine
-    choices of the chapter. `freeze_mode="train"` computes the attention of training batches with dropout and lets batch
+    choices of the paper. `freeze_mode="train"` computes the attention of training batches with dropout and lets batch
     statistics move, as the released code does; "eval" leaves the extractor alone. All other options are those of
     `gmt-simulated`.
     """

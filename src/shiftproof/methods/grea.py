@@ -20,9 +20,10 @@ class GREA(InterpretableMethod):
 
     .. math:: R(f(c)) + ω\\, mean_{i,j}\\, ℓ(f(c_i + s_j), y_i)
 
-    `c` are the vectors of the rationales and `s` those of the left-overs; one head judges both (spec gala 5.4).
-    `detach_env` lets no gradient flow into the left-overs; the second term starts at epoch `terms_from`. Left-overs are
-    normalised by their own batch and leave no trace in the statistics that predictions are made with.
+    `c` are the vectors of the rationales and `s` those of the left-overs; one head judges both
+    (docs/papers/gala.md#grea). `detach_env` lets no gradient flow into the left-overs; the second term starts at epoch
+    `terms_from`. Left-overs are normalised by their own batch and leave no trace in the statistics that predictions are
+    made with.
     """
 
     @with_options_of(InterpretableMethod, ratio=-1.0, scorer_norm=True, classifier_input="raw")

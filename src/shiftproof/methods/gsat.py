@@ -32,8 +32,8 @@ from shiftproof.registry import register
 AttentionTo = Literal["edge", "node"]
 ScorerNorm = bool | Literal["instance", "batch"]
 Candidates = Literal["final_r", "all"]
-SCORER_DROPOUT = 0.5  # spec gmt 4.3
-COLLAPSED = 1e-3  # spec gmt 10.27: attention that varies less than this inside every graph explains nothing
+SCORER_DROPOUT = 0.5  # docs/papers/gmt.md#attention
+COLLAPSED = 1e-3  # docs/papers/gmt.md#f27: attention that varies less than this inside every graph explains nothing
 
 
 @register("gsat", tags=("graphs",))
@@ -49,9 +49,9 @@ class GSAT(Method):
     of both ends; `symmetric` gives both directions of an edge the mean of their attention. `kl_on="sample"` takes the
     information of β, as GSAT's own code does. `scorer_dropout` is 0.5 on networks of the GMT style and otherwise the
     network's; `scorer_norm="batch"` and `smooth_min`, which lets each node take the least logit among its neighbours
-    that many times, are for point clouds (spec gmt 4.3, 5.1). With `erm_epochs` encoder and classifier are first
-    trained without attention for so long (folder "erm" of a run); `own_encoder` gives the scorer an encoder to itself,
-    which starts as a copy of the classifier's (spec gmt 7.2, 7.4).
+    that many times, are for point clouds (docs/papers/gmt.md#attention, #gsat). With `erm_epochs` encoder and
+    classifier are first trained without attention for so long (folder "erm" of a run); `own_encoder` gives the scorer
+    an encoder to itself, which starts as a copy of the classifier's (docs/papers/gmt.md#point-networks, #settings).
     """
 
     r: Tensor
@@ -219,7 +219,10 @@ def smoothed(logits: Tensor, batch: GraphBatch, rounds: int) -> Tensor:
 
 
 def head_of(network: Network, shape: DataShape) -> nn.Module:
-    """The classifier on top of the pooled rows: the GMT chapter's, else two layers (spec gmt 7.1, gala 5.7)."""
+    """The classifier on top of the pooled rows: the GMT paper's, else two layers.
+
+    Source: docs/papers/gmt.md#network, docs/papers/gala.md#gsat.
+    """
     if network.style == "gmt":
         return network.head(shape, network.hidden)
     return make_head(network.hidden, shape.num_outputs, hidden=2 * network.hidden)

@@ -39,8 +39,8 @@ class InterpretableMethod(Method):
     `ratio` is the share of each graph's edges that is kept (negative: all of them, told apart by their weights only),
     `rounding` how a broken number of edges is rounded. The classifier reads the `"raw"` features of the kept nodes or
     their embeddings (`"feat"`). `classifier_width` is its width where it differs from the first network's.
-    `share_encoder` lets the classifier's own encoder, without gradient, score the edges too (spec gala 4.2: the class
-    released under GALA's name does so, without `scorer_norm`).
+    `share_encoder` lets the classifier's own encoder, without gradient, score the edges too
+    (docs/papers/gala.md#backbone: the class released under GALA's name does so, without `scorer_norm`).
     """
 
     def __init__(

@@ -21,7 +21,7 @@ class IRM(EnvironmentMethod):
     .. math:: \\frac1E\\sum_e R^e + \\lambda\\,\\frac1E\\sum_e \\big(\\partial_w R^e(w f)|_{w=1}\\big)^2
 
     `estimator`: "full" squares each environment's gradient, "halves" multiplies those of two halves (unbiased on
-    mini-batches), "cross" multiplies those of two environments (the released graph code, spec ciga D21).
+    mini-batches), "cross" multiplies those of two environments (the released graph code, docs/papers/ciga.md#d21).
     """
 
     def __init__(
@@ -102,6 +102,7 @@ class IBIRM(IRM):
         return {
             "task": self.risk(losses, env),
             "irm": irm_penalty(logits, batch.y, env, self.num_envs, self.shape.task, estimator=self.estimator),
-            # graphs: variance over the batch (spec ciga 5.8); tensors: mean over environments (spec pair 5.1)
+            # graphs: variance over the batch (docs/papers/ciga.md#ib-irm); tensors: mean over environments
+            # (docs/papers/pair.md#penalties-on-coloredmnist)
             "ib": ib_penalty(features) if self.shape.kind == "graphs" else ib_penalty(features, env, self.num_envs),
         }

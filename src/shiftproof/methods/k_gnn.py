@@ -97,7 +97,8 @@ class KGNN(Method):
 
     A set starts with the mean embedding of its members and its isomorphism type: the pattern of its edges, the sum of
     its members' features and, for a path, the features of its middle (for one-hot labels that determines the type).
-    Pairs grow with the square of the number of nodes: meant for small graphs (spec ciga 5.11).
+    Pairs grow with the square of the number of nodes: meant for small graphs
+    (docs/papers/ciga.md#failure-study-networks).
     """
 
     def __init__(self, shape: DataShape, *, width: int = 64, mlp_dropout: float = 0.0) -> None:

@@ -28,7 +28,7 @@ class LISA(EnvironmentMethod):
     the same environment with another label; a sample without a partner in the batch stays as it is. `mix`: "inputs"
     interpolates them, "cutmix" pastes a rectangle of the partner's image, "features" interpolates what the network has
     made of them; "auto" is "cutmix" for images, "features" for graphs and "inputs" otherwise. `concentration` is
-    :math:`\\alpha` (2, spec pair 5.3).
+    :math:`\\alpha` (2, docs/papers/pair.md#penalties-on-wilds).
     """
 
     def __init__(

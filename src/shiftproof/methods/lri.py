@@ -22,7 +22,7 @@ from shiftproof.objectives import sample_losses
 from shiftproof.ranges import Count, NonNegative, Positive
 from shiftproof.registry import register
 
-LEAST_VARIANCE, MOST_VARIANCE = 1e-6, 1e6  # spec gmt 5.8
+LEAST_VARIANCE, MOST_VARIANCE = 1e-6, 1e6  # docs/papers/gmt.md#point-cloud-baselines
 
 LRIBernoulli = variant(
     GSAT,
@@ -30,13 +30,13 @@ LRIBernoulli = variant(
     """LRI-Bernoulli: every point is there with a learned chance that is drawn towards `r`; GSAT for point clouds.
 
     An edge has the product of the chances of its ends. All options are GSAT's; the scorer has batch norm and dropout
-    0.2, and every epoch may be the one that is kept (spec gmt 4.3, 5.8, 7.6).
+    0.2, and every epoch may be the one that is kept (docs/papers/gmt.md#attention, #point-cloud-baselines, #selection).
     """,
     attention="node",
     scorer_norm="batch",
     scorer_dropout=SCORER_DROPOUT,
     candidates="all",
-    penalty=0.1,  # spec gmt 7.4, on three of four data sets
+    penalty=0.1,  # docs/papers/gmt.md#settings, on three of four data sets
 )
 
 
@@ -50,7 +50,7 @@ class LRIGaussian(Method):
     `penalty` is λ, `dimensions` the number of coordinates, which `scale` multiplies before noise is added. In training
     the moved points are joined anew: each with its `neighbours` nearest or, where it is given, with all within `radius`
     (in units of the data); with neither, edges stay. Evaluation moves nothing. A network that does not look at places
-    gets noise on its features (spec gmt 5.8).
+    gets noise on its features (docs/papers/gmt.md#point-cloud-baselines).
     """
 
     def __init__(

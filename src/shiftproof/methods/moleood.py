@@ -94,7 +94,7 @@ class SubstructureFeaturizer(nn.Module):
 
     .. math:: out = \\sum_f a_f h_f, \\qquad a = softmax_f ⟨W_q h_G, W_k h_f⟩ / \\sqrt d
 
-    Fragments are those of BRICS (spec gala 5.8: the authors' main model attends over substructures).
+    Fragments are those of BRICS (docs/papers/gala.md#moleood: the authors' main model attends over substructures).
     """
 
     def __init__(self, whole: GraphFeaturizer, part: GraphFeaturizer) -> None:
@@ -123,8 +123,8 @@ class MoleOOD(ERM):
         \\quad e_i = argmax_e q_{ie}
 
     Stage 0 trains `reference_epochs` epochs of the inference of `clusters` environments on the encoder that the main
-    model goes on with (spec gala 5.8: "as used"); with `share_encoder=False` the classifier of environments, the
-    predictor that is told them and the main model have an encoder each, as the authors have it. With
+    model goes on with (docs/papers/gala.md#moleood: "as used"); with `share_encoder=False` the classifier of
+    environments, the predictor that is told them and the main model have an encoder each, as the authors have it. With
     `substructures="brics"` the main model looks at the fragments of molecules (needs RDKit). The divergence of the
     inference is summed over the batch as in the authors' code, unless `divergence="mean"`.
     """

@@ -46,7 +46,7 @@ class Oracle(_Unmoved, ERM):
     """ERM where the data do not move: all splits are joined, shuffled and cut again into the same sizes.
 
     Its figures say what the data allow, not how a method copes with the shift; the split is the seed's own. Two-piece
-    graphs are drawn anew instead, with a base that says nothing of the class (spec gala 5.1).
+    graphs are drawn anew instead, with a base that says nothing of the class (docs/papers/gala.md#oracle).
     """
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.nn import GraphFeaturizer
 
-SCORER_DROPOUT = 0.2  # spec gmt 4.3, on point clouds
+SCORER_DROPOUT = 0.2  # docs/papers/gmt.md#attention, on point clouds
 
 
 def as_seen(batch: GraphBatch, featurizer: GraphFeaturizer) -> GraphBatch:

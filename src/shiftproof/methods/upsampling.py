@@ -22,7 +22,8 @@ def require_upsampling(upsample: Upsampling) -> None:
 def upsampled(correct: Tensor, upsample: Upsampling) -> Tensor:
     """Positions of all samples once, and of the smaller group (`correct` or not) `upsample` times more.
 
-    "auto" adds one copy of the incorrect samples where the correct ones are at least twice as many (spec gala 4.5).
+    "auto" adds one copy of the incorrect samples where the correct ones are at least twice as many
+    (docs/papers/gala.md#upsampling).
     """
     require_upsampling(upsample)
     everything = torch.arange(len(correct), device=correct.device)

@@ -18,7 +18,7 @@ class VREx(EnvironmentMethod):
 
     .. math:: \\frac1E\\sum_e R^e + \\lambda\\,\\mathrm{Var}_e(R^e)
 
-    `unbiased` divides the variance by E - 1 (the CMNIST chapters), otherwise by E (DomainBed, the graph chapters).
+    `unbiased` divides the variance by E - 1 (the CMNIST papers), otherwise by E (DomainBed, the graph papers).
     """
 
     def __init__(

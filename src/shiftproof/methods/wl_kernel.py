@@ -12,7 +12,7 @@ from shiftproof.methods.counting import Adjacency, Counts, mix, refine, row_hash
 from shiftproof.methods.kernel_svm import KernelSVM, Normalise
 from shiftproof.registry import register
 
-ITERATIONS = (3, 4, 5)  # spec ciga 5.10
+ITERATIONS = (3, 4, 5)  # docs/papers/ciga.md#size-shift-baselines
 
 
 @register("wl-kernel", tags=("graphs",))

@@ -168,7 +168,8 @@ class WeightedPNAConv(_Conv):
         \\quad \\text{std} = \\sqrt{ReLU(E[m²] - E[m]²) + 10^{-5}}
 
     `zero="zero_message"` lets an edge of weight zero take part with a zero message; `zero="delete"` leaves it out, so
-    that the result is that of the graph without the edge (spec/gmt.md 4.4). A node that nothing reaches gets zeros.
+    that the result is that of the graph without the edge (docs/papers/gmt.md#edge-weights). A node that nothing reaches
+    gets zeros.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ def decode(weight: Tensor, edge_batch: Tensor, num_graphs: int, how: str = "min0
     """Sharpened edge weights `[E]`: in each graph the share `ratio` of the edges with the largest weights is on top.
 
     "normal" changes nothing, "min0" sets the rest to 0, "max1" the top to 1, "min0max1" both. A graph of m stored edges
-    has `⌈ratio · m⌉` on top; of equal weights the one stored first (spec gmt 4.7).
+    has `⌈ratio · m⌉` on top; of equal weights the one stored first (docs/papers/gmt.md#gmt-sam).
     """
     if how not in DECODINGS:
         raise unknown("decoding", how, DECODINGS)

@@ -19,7 +19,8 @@ class MLPFeaturizer(nn.Module):
 
     .. math:: h^l = ReLU(W_l h^{l-1} + b_l)
 
-    `init="xavier"` starts from Xavier-uniform weights and zero biases (spec/pair.md 7.1), `"default"` from torch's own.
+    `init="xavier"` starts from Xavier-uniform weights and zero biases (docs/papers/pair.md#coloredmnist-network),
+    `"default"` from torch's own.
     """
 
     def __init__(self, in_features: int, widths: Sequence[int] = (256, 256), init: str = "xavier") -> None:
@@ -38,7 +39,9 @@ class MLPFeaturizer(nn.Module):
 
 
 class SmallCNN(nn.Module):
-    """128 features of a small image, by the CNN DomainBed uses on coloured digits (spec/pair.md 7.4).
+    """128 features of a small image, by the CNN DomainBed uses on coloured digits.
+
+    Source: docs/papers/pair.md#domainbed-network.
 
     Four times 3x3 convolution, ReLU and group norm in 8 groups (64, 128 with stride 2, 128, 128 channels), then the
     mean over the image.

@@ -30,13 +30,14 @@ Weighting = Tensor | LayerWise
 class GNNEncoder(nn.Module):
     """Node embeddings of a batch of graphs by `layers` rounds of message passing.
 
-    `style="ciga"` (spec/ciga.md 7.1, also GALA's):
+    `style="ciga"` (docs/papers/ciga.md#network, also GALA's):
 
     .. math:: h^0 = W x + b, \\quad h^l = Dropout(ReLU(BN(conv_l(h^{l-1})))), \\quad \\text{no ReLU in the last layer}
 
-    `style="gmt"` (spec/gmt.md 7.1): after `conv` come ReLU and dropout in every layer, for `conv="pna"` batch norm,
-    ReLU, the residual `+ h` and dropout; edge features pass one shared linear map first. `linear=True` leaves the
-    ReLU between layers out (with `conv="sgc"` the map is then linear in the features and in the weights of one layer).
+    `style="gmt"` (docs/papers/gmt.md#network): after `conv` come ReLU and dropout in every layer, for `conv="pna"`
+    batch norm, ReLU, the residual `+ h` and dropout; edge features pass one shared linear map first. `linear=True`
+    leaves the ReLU between layers out (with `conv="sgc"` the map is then linear in the features and in the weights of
+    one layer).
 
     Edge weights `[E]` or `[E, t]` multiply the messages of every layer, or of those named in `weighted_layers`
     (`(0,)`: the first; negative numbers count from the end). Weights `[E, t]` give embeddings `[N, t, hidden]`. A

@@ -58,7 +58,8 @@ class EGNNConv(_PointConv):
 
     with `φ_e = Linear - ReLU - Linear - ReLU` and `φ_h = Linear - ReLU - Linear`. Point `i` is the `collect_at` end of
     each stored edge, `j` the other: "source" is the neighbour in a graph of nearest neighbours, as in the published
-    results, "target" the point whose neighbours were looked for (spec/gmt.md 7.2). `samples` is `NodeBatchNorm`'s.
+    results, "target" the point whose neighbours were looked for (docs/papers/gmt.md#point-networks). `samples` is
+    `NodeBatchNorm`'s.
     """
 
     def __init__(
@@ -103,8 +104,8 @@ class WeightedEdgeConv(_PointConv):
     .. math:: h'_i = ReLU\\Big(BN\\Big(\\underset{j → i}{\\text{mean}}\\;
         w_{ij}\\, φ([h_i ‖ h_j - h_i ‖ e_{ij}])\\Big)\\Big), \\quad φ = Linear - ReLU - Linear
 
-    An edge of weight zero still counts in the mean, unless `zero="delete"` (spec/gmt.md 4.4). Places are seen as far as
-    the edge features tell them.
+    An edge of weight zero still counts in the mean, unless `zero="delete"` (docs/papers/gmt.md#edge-weights). Places
+    are seen as far as the edge features tell them.
     """
 
     def __init__(
@@ -153,7 +154,7 @@ class WeightedPointTransformerConv(_PointConv):
         α_{ij} = softmax_j(W_1 h_i - W_2 h_j + δ_{ij}), \\quad δ_{ij} = W_p [p_i - p_j ‖ e_{ij}] + b_p
 
     Attention is shared out among all edges before any is weighted, so a weight of zero does not delete an edge
-    (spec/gmt.md 4.4).
+    (docs/papers/gmt.md#edge-weights).
     """
 
     def __init__(self, channels: int, pos_dim: int = 3, edge_width: int = 0) -> None:

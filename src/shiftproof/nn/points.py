@@ -19,7 +19,7 @@ from shiftproof.nn.point_convs import POINT_CONVS, EGNNConv, WeightedEdgeConv, W
 from shiftproof.nn.pooling import pool
 
 GEOMETRY = ("unit", "edges")
-LIGAND_RADIUS = 2.0  # ångström, spec gmt 7.2
+LIGAND_RADIUS = 2.0  # ångström, docs/papers/gmt.md#point-networks
 
 
 class PointEncoder(nn.Module):
@@ -27,12 +27,12 @@ class PointEncoder(nn.Module):
 
     .. math:: h^0 = W x + b, \\quad h^l = Dropout(conv_l(h^{l-1}, p) + h^{l-1})
 
-    `conv` is "egnn", "dgcnn" or "point-transformer" (spec/gmt.md 7.2); places are multiplied by `pos_scale`. `geometry`
-    may name "unit" (points are moved onto the unit sphere first) and "edges" (EGNN is told the distance and direction
-    of every edge as well, and then sees how the cloud is turned; the other two are always told). Edge weights are those
-    of `GNNEncoder`. With `context` every graph brings a second cloud along, a ligand of atoms of so many kinds: the
-    columns `ligand_kind` and `ligand_charge` `[graphs, most atoms]`, `ligand_pos` `[graphs, most atoms, d]` and
-    `ligand_size` `[graphs]`.
+    `conv` is "egnn", "dgcnn" or "point-transformer" (docs/papers/gmt.md#point-networks); places are multiplied by
+    `pos_scale`. `geometry` may name "unit" (points are moved onto the unit sphere first) and "edges" (EGNN is told the
+    distance and direction of every edge as well, and then sees how the cloud is turned; the other two are always told).
+    Edge weights are those of `GNNEncoder`. With `context` every graph brings a second cloud along, a ligand of atoms of
+    so many kinds: the columns `ligand_kind` and `ligand_charge` `[graphs, most atoms]`, `ligand_pos` `[graphs, most
+    atoms, d]` and `ligand_size` `[graphs]`.
     """
 
     takes_positions = True

@@ -82,7 +82,7 @@ def segment_rank(scores: Tensor, group: Tensor, num_groups: int) -> Tensor:
 def share_of(count: Tensor, ratio: float, rounding: str = "ceil") -> Tensor:
     """`ratio * count` rounded up or down exactly: the ratio is read as the decimal it was written as.
 
-    In floating point `floor(0.7 * 90)` is 62 (spec/ciga.md 10.1); here it is 63, and `ceil(1/3 * 3)` is 1.
+    In floating point `floor(0.7 * 90)` is 62 (docs/papers/ciga.md#f1); here it is 63, and `ceil(1/3 * 3)` is 1.
     """
     if rounding not in ROUNDINGS:
         raise unknown("rounding", rounding, ROUNDINGS)

@@ -29,7 +29,7 @@ class ResNetFeaturizer(nn.Module):
 
     `weights` is a safetensors file of torchvision's names, such as those learned on ImageNet; the first layer is fitted
     to other numbers of channels than three by starting anew. `freeze_norm` keeps batch norm as it was loaded, as
-    DomainBed does (spec pair 7.4); it is left out where nothing was loaded.
+    DomainBed does (docs/papers/pair.md#domainbed-network); it is left out where nothing was loaded.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class ResNetFeaturizer(nn.Module):
 
 
 class WithDropout(nn.Module):
-    """A featurizer whose features are dropped at random while it is trained (spec pair 7.4)."""
+    """A featurizer whose features are dropped at random while it is trained (docs/papers/pair.md#domainbed-network)."""
 
     def __init__(self, featurizer: nn.Module, dropout: float) -> None:
         super().__init__()

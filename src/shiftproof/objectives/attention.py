@@ -10,7 +10,7 @@ from torch import Tensor
 
 from shiftproof.errors import ShiftproofError
 
-LEAST = 1e-6  # spec gmt 4.1: keeps the logarithms finite at chances of 0 and 1 and at a prior of 1
+LEAST = 1e-6  # docs/papers/gmt.md#objective: keeps the logarithms finite at chances of 0 and 1 and at a prior of 1
 
 
 def attention_information(alpha: Tensor, r: Tensor | float) -> Tensor:
@@ -46,7 +46,10 @@ class PriorSchedule:
         return self.final if value < self.final or math.isclose(value, self.final) else value
 
     def reached(self, epoch: int) -> bool:
-        """Whether the epoch has the final prior; only such epochs are candidates for selection (spec gmt 7.6)."""
+        """Whether the epoch has the final prior; only such epochs are candidates for selection.
+
+        Source: docs/papers/gmt.md#selection.
+        """
         return self.at(epoch) == self.final
 
     @property

@@ -13,8 +13,8 @@ def ib_penalty(features: Tensor, env: Tensor | None = None, num_envs: int | None
 
     .. math:: \frac1{|\mathcal E|}\sum_e \frac1d\sum_k \mathrm{Var}_{i\in e}(h_{ik})
 
-    The variance divides by n - 1; a single sample has variance 0. CIGA and GALA take it over the whole batch (spec ciga
-    5.8), PAIR and FeAT within each environment.
+    The variance divides by n - 1; a single sample has variance 0. CIGA and GALA take it over the whole batch
+    (docs/papers/ciga.md#ib-irm), PAIR and FeAT within each environment.
     """
     features = full_precision(features)
     if env is None:

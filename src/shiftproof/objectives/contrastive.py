@@ -38,9 +38,9 @@ def supervised_contrastive(
     - `"cnc-original"`: anchors were predicted right, positives share the class but not the prediction, negatives the
       prediction but not the class.
 
-    `denominator="negatives"` (for `mul` and `var`) is the formula printed in the thesis: D holds the one positive and
-    the other classes (spec ciga D5). The `cnc` variants need `predicted`, the stage-1 predictions. A batch without
-    positives gives 0, connected to the graph.
+    `denominator="negatives"` (for `mul` and `var`) is the formula printed in the paper: D holds the one positive and
+    the other classes (docs/papers/ciga.md#d5). The `cnc` variants need `predicted`, the stage-1 predictions. A batch
+    without positives gives 0, connected to the graph.
     """
     if variant not in VARIANTS:
         raise unknown("variant", variant, VARIANTS)

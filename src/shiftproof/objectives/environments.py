@@ -34,8 +34,8 @@ def infer_environments(
 
     Give the logits of the whole training set under a fixed ERM model. `"adam"` climbs `split_objective` in
     :math:`u`, :math:`q=\sigma(u)`, :math:`u\sim N(0,1)`, and splits at :math:`u>0`; `"sign"` is what it converges to,
-    up to a swap of the two: :math:`e_i = 1[g_i>0]` with the dummy gradients g (spec gala 5.3). Neither environment is
-    empty: where all g have one sign the samples are split at their median.
+    up to a swap of the two: :math:`e_i = 1[g_i>0]` with the dummy gradients g (docs/papers/gala.md#eiil). Neither
+    environment is empty: where all g have one sign the samples are split at their median.
     """
     if solver not in SOLVERS:
         raise unknown("solver", solver, SOLVERS)
@@ -52,7 +52,7 @@ def random_environments(n: int, num_envs: int = 2, generator: torch.Generator | 
     """A fixed random environment for each of n samples, in parts whose sizes differ by at most one.
 
     Draw it once for a data set. (The released code assigns by position in a shuffled loader, so that the environments
-    change with every epoch; spec ciga 5.5.)
+    change with every epoch; docs/papers/ciga.md#irm.)
     """
     device = None if generator is None else generator.device
     return torch.randperm(n, generator=generator, device=device) % num_envs

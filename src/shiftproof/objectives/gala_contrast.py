@@ -38,10 +38,10 @@ def proxy_contrast(
 
     with the pairs of `proxy_pairs` and cosines s over the temperature. Where the batch holds no positive pair at all,
     every other sample of the class is one; where it holds no pair of either kind, the denominator runs over all others:
-    both together are CIGA's term (spec gala 4.4). `anchors` ([n] mask, one-sided sampling) keeps some rows only and
-    has no such fall-back. `weight` ([n], above 0) counts a sample that many times, as an anchor and as a partner, so
-    that a third undoes three copies. `denominator="infonce"` is the printed formula: the one positive and all other
-    classes.
+    both together are CIGA's term (docs/papers/gala.md#contrast). `anchors` ([n] mask, one-sided sampling) keeps some
+    rows only and has no such fall-back. `weight` ([n], above 0) counts a sample that many times, as an anchor and as a
+    partner, so that a third undoes three copies. `denominator="infonce"` is the printed formula: the one positive and
+    all other classes.
     """
     if denominator not in PROXY_DENOMINATORS:
         raise unknown("denominator", denominator, PROXY_DENOMINATORS)

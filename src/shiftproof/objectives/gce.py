@@ -15,8 +15,8 @@ def generalised_cross_entropy(logits: Tensor, y: Tensor, q: float = 0.7, weight:
 
     Samples that are already predicted well (the biased, easy ones) weigh most. `weight=True` divides by q: the form
     :math:`(1-p_y^q)/q` of the literature, which tends to cross-entropy as q goes to 0. The released code of DisC and
-    LfF writes :math:`q\,\mathrm{sg}(p_y^q)\,\mathrm{CE}`, another value with the same gradient (spec gala 5.10, M1).
-    Logits are [n, C], or [n] and [n, 1] for a binary label.
+    LfF writes :math:`q\,\mathrm{sg}(p_y^q)\,\mathrm{CE}`, another value with the same gradient
+    (docs/papers/gala.md#disc, #m1). Logits are [n, C], or [n] and [n, 1] for a binary label.
     """
     task = "binary" if logits.numel() == logits.shape[0] else "multiclass"
     loss = -torch.expm1(-q * sample_losses(logits, y, task))

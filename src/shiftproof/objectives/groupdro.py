@@ -21,8 +21,9 @@ class GroupWeights(nn.Module):
 
     The weights start uniform and always sum to 1. An environment that is absent from a batch keeps its weight: the
     update is normalised within the present ones, so equal risks move nothing however the batch was drawn. (The released
-    code divides by the sum over all weights, which drains every environment that was not sampled; spec feat 5.3.)
-    The weights carry no gradient, move in training mode only and are part of the state dict.
+    code divides by the sum over all weights, which drains every environment that was not sampled;
+    docs/papers/feat.md#wilds-heads.) The weights carry no gradient, move in training mode only and are part of the
+    state dict.
     """
 
     q: Tensor

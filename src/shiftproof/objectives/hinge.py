@@ -12,8 +12,8 @@ def hinge(spurious_risk: Tensor, invariant_risk: Tensor, *, normalize: str = "ac
 
     .. math:: \frac{\sum_{i\in A} R_{s,i}}{|A|+10^{-6}}, \qquad A=\{i: R_{s,i} > R_{c,i}\}
 
-    `normalize="N"` divides by the number of samples instead, as printed in the thesis (spec ciga D7). The condition
-    is a constant: no gradient reaches the invariant risks.
+    `normalize="N"` divides by the number of samples instead, as printed in the paper (docs/papers/ciga.md#d7). The
+    condition is a constant: no gradient reaches the invariant risks.
     """
     if normalize not in ("active", "N"):
         raise unknown("normalize", normalize, ("active", "N"))

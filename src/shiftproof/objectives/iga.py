@@ -21,6 +21,6 @@ def iga_penalty(
     Its own gradient is of second order.
     """
     gradients = env_gradients(env_losses, parameters)
-    # The distances sum to zero, so a detached mean gives the same gradient for less work (spec feat 30).
+    # The distances sum to zero, so a detached mean gives the same gradient for less work (docs/papers/feat.md#f30).
     distances = (gradients - mean_over_present(gradients, counts).detach()).square().sum(1)
     return distances.sum() if counts is None else distances.masked_fill(counts == 0, 0).sum()

@@ -33,8 +33,8 @@ def irm_penalty(logits: Tensor, y: Tensor, env: Tensor, num_envs: int, task: str
     - `"full"`: :math:`\frac1{|\mathcal E|}\sum_e g_e^2`, never negative;
     - `"halves"`: :math:`\frac1{|\mathcal E|}\sum_e g_e^{even}g_e^{odd}` over the even- and odd-placed samples of each
       environment, averaged over those that have both; unbiased on mini-batches, and may be negative (`nonnegative`);
-    - `"cross"`: :math:`g_0 g_1`, the released form of CIGA and GALA (spec ciga D21), for more than two environments the
-      mean over pairs; may be negative, and is 0 when fewer than two environments are present.
+    - `"cross"`: :math:`g_0 g_1`, the released form of CIGA and GALA (docs/papers/ciga.md#d21), for more than two
+      environments the mean over pairs; may be negative, and is 0 when fewer than two environments are present.
     """
     if estimator not in ESTIMATORS:
         raise unknown("estimator", estimator, ESTIMATORS)
@@ -57,7 +57,7 @@ def irm_penalty(logits: Tensor, y: Tensor, env: Tensor, num_envs: int, task: str
 
 
 def nonnegative(penalty: Tensor, mode: str = "multiply", rate: float = 1e-2) -> Tensor:
-    r"""A penalty estimate that a solver of positive losses accepts (spec pair 4.6).
+    r"""A penalty estimate that a solver of positive losses accepts (docs/papers/pair.md#negative-losses).
 
     - `"multiply"`: a negative estimate becomes :math:`-c\,L`, with `rate` as c: the gradient turns, pushing it up to 0;
     - `"add"`: :math:`L + C` with `rate` as the constant C, which must be large enough; the gradient stays as it is.

@@ -23,7 +23,7 @@ def irmx_penalty(
     .. math:: \lambda_1\,\frac1{|\mathcal E|}\sum_e g_e^2 + \lambda_2\,\mathrm{Var}_e(R_e)
 
     V-REx excludes predictors that satisfy IRMv1 by accident, IRMv1 still has a gradient where the environments are so
-    alike that the variance has none (spec pair 4.1). PAIR takes the two terms separately.
+    alike that the variance has none (docs/papers/pair.md#objectives). PAIR takes the two terms separately.
     """
     variance = vrex_penalty(*env_risks(sample_losses(logits, y, task), env, num_envs))
     return irm_weight * irm_penalty(logits, y, env, num_envs, task) + vrex_weight * variance

@@ -108,8 +108,8 @@ def mean_risk(
 
     .. math:: \frac{1}{|\mathcal E|}\sum_{e\in\mathcal E} R_e
 
-    `reduction="sum"` leaves out the division: the ERM term of the released ColoredMNIST baselines (spec pair 4.1).
-    Without `env` the batch is one environment.
+    `reduction="sum"` leaves out the division: the ERM term of the released ColoredMNIST baselines
+    (docs/papers/pair.md#objectives). Without `env` the batch is one environment.
     """
     if reduction not in ("mean", "sum"):
         raise unknown("reduction", reduction, ("mean", "sum"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -45,7 +46,7 @@ def describe(entry: Entry) -> Described:
         runs=len(recipe.cells) * recipe.seeds,
         seeds=recipe.seeds,
         selection=tuple(dict.fromkeys(_selection(cell) for cell in recipe.cells)),
-        published=_source(entry.summary),
+        published=_source(inspect.getdoc(entry.make) or ""),
         claims=len(recipe.claims),
         missing=tuple(missing(sets)),
     )
@@ -81,9 +82,9 @@ def _selection(cell: Any) -> str:
     return str(said or "val where there is one, else last")
 
 
-def _source(summary: str) -> str:
-    """The section of the publication's specification that a recipe names."""
-    found = re.search(r"spec (\w+) ([\d., ]+\d)|beside the literature", summary)
-    if found is None:
-        return "none"
-    return f"{found[1]} {found[2]}" if found[1] else "the literature"
+def _source(about: str) -> str:
+    """Where the figures come from that a recipe's docstring names after "Source:"."""
+    named = re.search(r"^Source: (.*)\.$", about, re.MULTILINE)
+    if named is None:
+        return "the literature" if "beside the literature" in about else "none"
+    return named[1]

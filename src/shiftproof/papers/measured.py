@@ -1,4 +1,4 @@
-"""All measured tables of a folder, chapter by chapter."""
+"""All measured tables of a folder, paper by paper."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shiftproof.sweeps.claims import FAILS, HOLDS, UNTESTED, Finding
 from shiftproof.sweeps.comparison import Comparison, is_within, judge, label
 from shiftproof.sweeps.table import fresh, read_table
 
-CHAPTERS = {"ciga": "CIGA", "gala": "GALA", "gmt": "GMT", "hao": "HAO", "pair": "PAIR", "feat": "FeAT"}
+PAPERS = {"ciga": "CIGA", "gala": "GALA", "gmt": "GMT", "hao": "HAO", "pair": "PAIR", "feat": "FeAT"}
 OTHERS = "other tables"
 
 
@@ -27,13 +27,13 @@ class Measured:
     comparison: Comparison
 
     @property
-    def chapter(self) -> str:
-        return chapter_of(self.name)
+    def paper(self) -> str:
+        return paper_of(self.name)
 
 
 @dataclass(frozen=True)
-class Chapter:
-    """The tables of a chapter, and the verdicts on all claims of its recipes, measured or not."""
+class Paper:
+    """The tables of a paper, and the verdicts on all claims of its recipes, measured or not."""
 
     title: str
     tables: tuple[Measured, ...]
@@ -61,8 +61,8 @@ class Chapter:
         return found | {verdict: verdicts.count(verdict) for verdict in (HOLDS, FAILS, UNTESTED)}
 
 
-def chapter_of(name: str) -> str:
-    return CHAPTERS.get(name.partition("-")[0], OTHERS)
+def paper_of(name: str) -> str:
+    return PAPERS.get(name.partition("-")[0], OTHERS)
 
 
 def recipe_of(table: str) -> Any:
@@ -101,20 +101,20 @@ def read_results(folder: Path) -> list[Measured]:
     return found
 
 
-def by_chapter(tables: Sequence[Measured]) -> list[Chapter]:
-    """The tables in the order of the chapters; claims of recipes without a table are not tested."""
-    chapters = []
+def by_paper(tables: Sequence[Measured]) -> list[Paper]:
+    """The tables in the order of the papers; claims of recipes without a table are not tested."""
+    papers = []
     names = {table.name for table in tables}
     unmeasured = [entry for entry in recipes if entry.name not in names]
-    for title in (*CHAPTERS.values(), OTHERS):
-        own = tuple(table for table in tables if table.chapter == title)
+    for title in (*PAPERS.values(), OTHERS):
+        own = tuple(table for table in tables if table.paper == title)
         claims = [(table.name, text, finding) for table in own for text, finding in table.comparison.claims]
         claims += [
             (entry.name, claim.text, Finding(UNTESTED, "the table is not measured"))
             for entry in unmeasured
-            if chapter_of(entry.name) == title
+            if paper_of(entry.name) == title
             for claim in entry.make().claims
         ]
         if own or claims:
-            chapters.append(Chapter(title, own, tuple(claims)))
-    return chapters
+            papers.append(Paper(title, own, tuple(claims)))
+    return papers

@@ -346,7 +346,7 @@ def map_of_settings(source: Source) -> Measured:
 
 
 def settings_of_graphs(source: Source) -> Measured:
-    """All settings with which a graph of the HAO chapter is attacked and defended."""
+    """All settings with which a graph of the HAO paper is attacked and defended."""
     preset, graph = preset_for(source.data), named(small_graph(), source.data)
     found = {"zoo": asdict(preset), "attacks": asdict(attack_preset(graph)), "specs": [s.name for s in preset.specs()]}
     return Measured({"said": json.dumps(found, sort_keys=True, default=str)}, {})

@@ -83,7 +83,9 @@ def balanced_set(losses: ArrayLike, preference: ArrayLike, eps: float) -> NDArra
 def sample_complexity(
     *, largest_loss: float, largest_preference: float, gap: float, penalties: int, functions: int, risk: float
 ) -> int:
-    r"""How many samples make the empirically balanced set the true one with probability :math:`1-\gamma` (spec 4.9).
+    r"""How many samples make the empirically balanced set the true one with probability :math:`1-\gamma`.
+
+    Source: docs/papers/pair.md#theory.
 
     .. math:: |D| \ge \frac{32 L_{max}^2 p_{max}^2}{\delta^2}\log\frac{2(m+1)|\mathcal F|}{\gamma}
 

@@ -38,8 +38,8 @@ class PAIR:
     `parameters` are those whose gradients the preference compares: "head" (the last weight matrix and what follows it;
     cheap), "all", or an iterable of parameters. All parameters of the inner optimiser are moved in any case.
     `negative` says what becomes of a negative penalty estimate: "multiply" by minus `negative_rate`, "add"
-    `negative_rate`, or "error" (spec pair 4.6). Learning-rate schedules go on the inner optimiser. `balancer` replaces
-    the preference by another rule, such as `MinNorm()` or `FixedWeights([...])`.
+    `negative_rate`, or "error" (docs/papers/pair.md#negative-losses). Learning-rate schedules go on the inner
+    optimiser. `balancer` replaces the preference by another rule, such as `MinNorm()` or `FixedWeights([...])`.
     """
 
     def __init__(

@@ -20,9 +20,9 @@ from shiftproof.pareto.solver import PreferenceSolver, SmoothedSolver
 from shiftproof.ranges import BelowOne, NonNegative, Positive, Whole, checked
 
 Preference = Mapping[str, Positive] | tuple[Positive, ...]
-# spec pair 4.7: the preference used throughout for risk, IRMv1 and V-REx
+# docs/papers/pair.md#preference: the preference used throughout for risk, IRMv1 and V-REx
 PUBLISHED: dict[str, float] = {"task": 1.0, "irm": 1e10, "vrex": 1e12}
-AHEAD = 1e2  # spec pair 4.7: how far penalties are preferred beyond the ratio of the losses
+AHEAD = 1e2  # docs/papers/pair.md#preference: how far penalties are preferred beyond the ratio of the losses
 SOLVERS = ("preference", "smoothed", "min-norm", "fixed")
 
 
@@ -34,7 +34,7 @@ class Pair(Balance):
     if that is not zero, `anneal_weight` times the other terms.
     Then weights are found in every step from the `preference`: one number a term, by name or in the order of the
     method's terms. Without one, (1, 1e10, 1e12) for task, IRMv1 and V-REx; for other terms it is taken from the first
-    balanced step, as a hundred times the ratio of the task's loss to the term's (spec pair 4.7).
+    balanced step, as a hundred times the ratio of the task's loss to the term's (docs/papers/pair.md#preference).
 
     `parameters` whose gradients are compared: "head" (PAIR-o w), "featurizer" (PAIR-o phi) or "all" (PAIR-o f); every
     parameter is moved, unless `freeze_featurizer` keeps all but the head as they are, in evaluation mode. The second

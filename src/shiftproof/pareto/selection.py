@@ -16,9 +16,9 @@ from shiftproof.pareto.fronts import normalised
 Array = NDArray[np.float64]
 Protocol = Literal["training-domain", "leave-one-out", "oracle"]
 PROTOCOLS = ("training-domain", "leave-one-out", "oracle")
-SCORE_BAR = 0.9  # spec pair 4.8: the bar of "val_above_bar", as a share of the range of scores
-TOP_SHARE = 0.1  # spec pair 4.8: leave-one-out keeps the steps with the highest validation accuracy
-USUAL_BASE = 1e-6  # spec pair 4.8: the risk's preference before it is estimated
+SCORE_BAR = 0.9  # docs/papers/pair.md#pair-s: the bar of "val_above_bar", as a share of the range of scores
+TOP_SHARE = 0.1  # docs/papers/pair.md#pair-s: leave-one-out keeps the steps with the highest validation accuracy
+USUAL_BASE = 1e-6  # docs/papers/pair.md#pair-s: the risk's preference before it is estimated
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def select(
     the training domains), "leave-one-out" (see `leave_one_out`) or "oracle" (samples of the test domain itself); in the
     last two, and with `across="val"`, the run with the highest validation score wins. `within_run="val_above_bar"`
     is the released rule: the best-validating of the kept steps whose score is in the top tenth of the run's range.
-    Ties go to the higher validation score, then to the later step (spec pair 4.8).
+    Ties go to the higher validation score, then to the later step (docs/papers/pair.md#pair-s).
     """
     _require(histories, protocol)
     if isinstance(preference, str) and preference != "auto":
@@ -179,7 +179,7 @@ def default_preference(histories: Sequence[RunHistory], floor: float = 0.0) -> A
 
     .. math:: p_{base} = 10^{\mathrm{trunc}(\log_{10}(\overline{\min_t |L_{last}|}) - 2)}
 
-    averaged over the runs; `floor` bounds it from below (1e-12 on ColoredMNIST, spec pair 4.8).
+    averaged over the runs; `floor` bounds it from below (1e-12 on ColoredMNIST, docs/papers/pair.md#pair-s).
     """
     count = histories[0].losses.shape[1]
     if count == 1:

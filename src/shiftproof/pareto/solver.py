@@ -13,11 +13,14 @@ from shiftproof.pareto.balancer import Array, Balanced
 from shiftproof.pareto.fronts import adjustment, nonuniformity, normalised
 from shiftproof.pareto.programme import maximise_on_simplex
 
-RELEASED_TOLERANCE = 1e-6  # by which the released solver lets a row be violated, in absolute terms (spec pair 11.3, 9)
+# by which the released solver lets a row be violated, in absolute terms (docs/papers/pair.md#d14)
+RELEASED_TOLERANCE = 1e-6
 
 
 class PreferenceSolver:
-    r"""Weights from a preference over the objectives: exact-Pareto-optimal search as PAIR uses it (spec pair 4.3).
+    r"""Weights from a preference over the objectives: exact-Pareto-optimal search as PAIR uses it.
+
+    Source: docs/papers/pair.md#solver.
 
     With shares :math:`\hat L_i = p_iL_i/\sum_jp_jL_j`, non-uniformity :math:`\mu`, adjustment
     :math:`a_i = p_i(\log(M\hat L_i)-\mu)` and :math:`q = Ca`, the weights while :math:`\mu` exceeds `eps` are those of
@@ -101,7 +104,10 @@ class PreferenceSolver:
         return maximise_on_simplex(gramian.sum(axis=0), rows, bounds)
 
     def _unstuck(self, alpha: Array, losses: Array, gramian: Array, a: Array) -> Array:
-        """The weights among objectives that have a gradient, where those of all would not move (spec 11.3, 11)."""
+        """The weights among objectives that have a gradient, where those of all would not move.
+
+        Source: docs/papers/pair.md#d13.
+        """
         size = np.diag(gramian)
         moving = size > 1e-12 * size.max()
         if alpha @ gramian @ alpha > 1e-12 * size.max() or moving.all() or not moving.any():
@@ -132,7 +138,8 @@ class SmoothedSolver(PreferenceSolver):
     Gram matrix and adjustment are normalised, so that directions decide and not sizes; the worst objective has to
     descend at least half as fast as along the balance direction. Whenever :math:`\mu\le` `restart_below`, the first
     objective's preference is divided by 1e4 (never below 1e-15) and the adjustment is made anew; `restarts` counts how
-    often. Written from the description, since the released one cannot be called with a Gram matrix (spec pair 4.3).
+    often. Written from the description, since the released one cannot be called with a Gram matrix
+    (docs/papers/pair.md#solver).
     """
 
     def __init__(self, preference: Sequence[float], *, eps: float = 1e-4, restart_below: float = 0.1) -> None:

@@ -1,7 +1,7 @@
-"""Settings of the published experiments, one entry a data set, each number with its source; one file a chapter.
+"""Settings of the published experiments, one entry a data set, each number with its source; one file a paper.
 
 A preset gives the network, the training settings and what single methods change on a data set. Whatever a user sets
-stands above it; data sets without an entry get `MOLECULES`, `GRAPHS` or `TENSORS`. Where two chapters train on the same
+stands above it; data sets without an entry get `MOLECULES`, `GRAPHS` or `TENSORS`. Where two papers train on the same
 data differently, `PRESETS` holds the older one's settings (and those of the methods that only the other has), and
 `fit(..., protocol="gala")` asks for the other's. On two-piece graphs and CMNIST-75sp it asks for GALA as released.
 """
@@ -39,7 +39,7 @@ PROTOCOLS: dict[str, dict[str, Preset]] = {
 
 
 def _with_methods_of(older: Preset, newer: Preset, methods: tuple[str, ...]) -> Preset:
-    """The older chapter's settings, and for the named methods all of the newer one's."""
+    """The older paper's settings, and for the named methods all of the newer one's."""
     return replace(older, methods={**older.methods, **{name: newer.settings(name) for name in methods}})
 
 
@@ -55,7 +55,7 @@ TENSORS = Preset(
 
 
 def preset_for(dataset: Dataset, protocol: str | None = None) -> Preset:
-    """The settings of a data set, or the library's default for its kind; `protocol` names the chapter they are from."""
+    """The settings of a data set, or the library's default for its kind; `protocol` names the paper they are from."""
     if protocol is not None and protocol not in PROTOCOLS:
         raise unknown("protocol", protocol, PROTOCOLS)
     known = PRESETS if protocol is None else PROTOCOLS[protocol]

@@ -9,7 +9,7 @@ from shiftproof.presets.gmt import GMT
 from shiftproof.presets.preset import Preset
 
 SETS = ("benzene", "logic7", "logic8", "logic10", "crippen", "synmol")
-SAMPLES = 20  # of GMT-sam; the least above one in the search space of spec gmt 7.5
+SAMPLES = 20  # of GMT-sam; the least above one in the search space of docs/papers/gmt.md#gmt-settings
 
 
 def _as_on_mutag() -> Preset:
@@ -18,7 +18,7 @@ def _as_on_mutag() -> Preset:
     methods: dict[str, dict[str, Any]] = {name: dict(chosen) for name, chosen in mutag.methods.items()}
     for name in ("gmt-sam", "gmt-simulated"):
         methods[name]["samples"] = SAMPLES
-    methods["gnnexplainer"] = {"size": 0.01}  # between the published 0.1 and 0.001 (spec gmt 5.3)
+    methods["gnnexplainer"] = {"size": 0.01}  # between the published 0.1 and 0.001 (docs/papers/gmt.md#gnnexplainer)
     return replace(mutag, source=f"{mutag.source}, those of Mutag", methods=methods)
 
 

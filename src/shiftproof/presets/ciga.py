@@ -1,4 +1,4 @@
-"""Settings of the CIGA chapter: SPMotif, TU graphs, DrugOOD, superpixels and sentences."""
+"""Settings of the CIGA paper: SPMotif, TU graphs, DrugOOD, superpixels and sentences."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 from shiftproof.presets.preset import Preset
 
-# spec ciga 7.2: Adam 1e-3, at most 400 epochs, batch 32, patience 5 after a warm-up of 20
+# docs/papers/ciga.md#optimisation: Adam 1e-3, at most 400 epochs, batch 32, patience 5 after a warm-up of 20
 _TRAINING = {"epochs": 400, "batch_size": 32, "lr": 1e-3, "patience": 5, "warmup": 20}
-# spec ciga 5: methods over environments get a random partition into two, whatever domains the data know of;
-# 5.6: the graph chapters take the population variance (ours is differentiable, D22)
+# docs/papers/ciga.md#baselines: methods over environments get a random partition into two, whatever domains the data
+# know of; docs/papers/ciga.md#d22: V-REx has the population variance, differentiable here
 RANDOM_ENVIRONMENTS: dict[str, Mapping[str, Any]] = {
     "irm": {"environments": "random"},
     "ib-irm": {"environments": "random"},
@@ -28,7 +28,7 @@ def _ciga(
     weights: tuple[float, float, float] = (4.0, 4.0, 1.0),
     **other: Any,
 ) -> Preset:
-    """One row of spec ciga 7.3 and 7.4; `weights` are v1's alpha, v2's alpha and v2's beta."""
+    """One row of docs/papers/ciga.md#settings; `weights` are v1's alpha, v2's alpha and v2's beta."""
     hidden, width, layers = other.get("hidden", 32), other.get("classifier_width"), other.get("layers", 3)
     network = {
         "conv": conv,
@@ -41,7 +41,7 @@ def _ciga(
     parts = {"ratio": ratio, "classifier_input": classifier_input, "classifier_width": width}
     v1, v2, beta = weights
     ciga = {**parts, "contrast": contrast, "spurious": other.get("spurious", "shared")}
-    # spec ciga 5.10 gives ranges; the middle of each
+    # docs/papers/ciga.md#size-shift-baselines gives ranges; the middle of each
     gamma = {name: {"lr": 5e-3, "batch_size": 64} for name in ("gamma-1hot", "gamma-gin", "gamma-rpgin")}
     methods = {
         **RANDOM_ENVIRONMENTS,
@@ -51,13 +51,14 @@ def _ciga(
         "xgnn": parts,
         "dir": parts,
         "asap": {"ratio": ratio},
-        "gib": {"batch_size": 128},  # spec ciga 5.3: unstable in small batches
+        "gib": {"batch_size": 128},  # docs/papers/ciga.md#gib: unstable in small batches
         "cnc": {"alpha": v1},
     }
-    return Preset("spec ciga 7.2 to 7.4", network, {**_TRAINING, **other.get("training", {})}, methods)
+    source = "docs/papers/ciga.md#optimisation, #settings"
+    return Preset(source, network, {**_TRAINING, **other.get("training", {})}, methods)
 
 
-# spec ciga 7.4: v1's alpha, v2's alpha and beta by bias, for SPMotif
+# docs/papers/ciga.md#settings: v1's alpha, v2's alpha and beta by bias, for SPMotif
 _SPMOTIF_WEIGHTS = {
     ("spmotif-struc", 0.33): (8.0, 8.0, 1.0),
     ("spmotif-struc", 0.6): (0.5, 4.0, 2.0),
@@ -75,7 +76,7 @@ def spmotif(name: str, bias: float) -> Preset:
 
 
 def _drugood(domain: str) -> Preset:
-    """Spec ciga 7.3 and 7.4, whose sets are IC50; the other measurements take the same."""
+    """The published settings are for IC50 (docs/papers/ciga.md#settings); the other measurements take the same."""
     rows: dict[str, tuple[float, str, str, tuple[float, float, float]]] = {
         "assay": (0.5, "raw", "shared", (8.0, 1.0, 1.0)),
         "scaffold": (0.5, "feat", "conv", (32.0, 16.0, 1.0)),
@@ -98,7 +99,7 @@ CIGA: dict[str, Preset] = {
     ),
     "graph-sst5": _ciga("gcn", "mean", 0.5, 0.5, "raw", "feat", (8.0, 4.0, 1.0), hidden=128, training={"warmup": 10}),
     "graph-twitter": _ciga("gcn", "mean", 0.5, 0.6, weights=(8.0, 8.0, 0.5), hidden=128, training={"warmup": 5}),
-    "spmotif-failure": _ciga("gcn", "mean", 0.1, 0.25, hidden=64),  # spec ciga 7.3, below the table
+    "spmotif-failure": _ciga("gcn", "mean", 0.1, 0.25, hidden=64),  # docs/papers/ciga.md#settings, below the table
     **{
         f"drugood-{measured}-{domain}": _drugood(domain)
         for measured in ("ic50", "ec50")

@@ -8,7 +8,7 @@ from typing import Any
 from shiftproof.presets.preset import Preset
 
 STEPS = 5000  # of DomainBed; annealing is scaled where there are fewer
-# spec pair 5.2: the default of every method; Adam begins anew when a penalty switches on
+# docs/papers/pair.md#penalties-in-domainbed: the default of every method; Adam begins anew when a penalty switches on
 METHODS: dict[str, Mapping[str, Any]] = {
     "irm": {"penalty": 1e2, "estimator": "halves", "anneal_steps": 500, "refresh": True},
     "vrex": {"penalty": 10.0, "unbiased": False, "anneal_steps": 500, "refresh": True},
@@ -42,12 +42,13 @@ def _domains(
     )
 
 
+_SOURCE = "docs/papers/pair.md#penalties-in-domainbed, #domainbed-network"
 DOMAINBED: dict[str, Preset] = {
-    # spec pair 7.4: the small CNN, 5,000 steps with a look every 100
-    "domainbed-cmnist": _domains("spec pair 5.2, 7.4", {"featurizer": "cnn"}, lr=1e-3, batch=64, looks=50, steps=100),
-    # the chapter fine-tunes a ResNet-50 at 224 pixels; images of 64 and a small network from scratch are our choice
-    "pacs64": _domains("spec pair 5.2, our network", {"featurizer": "cnn"}, lr=1e-3, batch=32, looks=20, steps=100),
-    # the rest is our choice: the chapter has none of these
+    # docs/papers/pair.md#domainbed-network: the small CNN, 5,000 steps with a look every 100
+    "domainbed-cmnist": _domains(_SOURCE, {"featurizer": "cnn"}, lr=1e-3, batch=64, looks=50, steps=100),
+    # the paper fine-tunes a ResNet-50 at 224 pixels; images of 64 and a small network from scratch are our choice
+    "pacs64": _domains(f"{_SOURCE}, our network", {"featurizer": "cnn"}, lr=1e-3, batch=32, looks=20, steps=100),
+    # the rest is our choice: the paper has none of these
     "office-caltech10": _domains(
         "our choice", {"featurizer": "mlp", "widths": (256,)}, lr=1e-3, batch=32, looks=20, steps=25
     ),

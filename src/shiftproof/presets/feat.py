@@ -1,4 +1,4 @@
-"""Settings of the FeAT chapter: feature learning on coloured digits, on PACS and on graphs."""
+"""Settings of the FeAT paper: feature learning on coloured digits, on PACS and on graphs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from typing import Any
 from shiftproof.presets.preset import Preset
 
 OWN_METHODS = ("feat", "feat-heads")
-PENALTIES = (1e1, 1e2, 1e3, 1e4, 1e5, 1e6)  # spec feat 5.2
-ALL_OBJECTIVES = ("erm", "irm", "vrex", "irmx", "ib-irm", "clove", "iga", "fishr")  # the rows of spec feat 8.1
+PENALTIES = (1e1, 1e2, 1e3, 1e4, 1e5, 1e6)  # docs/papers/feat.md#heads
+# the rows of docs/papers/feat.md#table-coloredmnist
+ALL_OBJECTIVES = ("erm", "irm", "vrex", "irmx", "ib-irm", "clove", "iga", "fishr")
 
 
 def _cmnist(rounds: int, lengths: tuple[int, ...]) -> Preset:
-    """Spec feat 7.1, 7.2: MLP 392-256-256-1, full batch, Adam 1e-3, L2 1e-3, 151 steps a round, retention 0.01.
+    """MLP 392-256-256-1, full batch, Adam 1e-3, L2 1e-3, 151 steps a round, retention 0.01.
 
-    Merged heads are sums, as in the released code (4.3). Penalties and lengths of stage 2: 5.2 (longer on cmnist-m).
+    Source: docs/papers/feat.md#coloredmnist-network.
+
+    Merged heads are sums, as in the released code (docs/papers/feat.md#d3). Penalties and lengths of stage 2 are those of
+    docs/papers/feat.md#heads, longer on cmnist-m.
     """
     learned = {"features": "ifeat", "rounds": rounds, "round_epochs": 151, "retention": 0.01, "merge": "sum"}
     heads: Mapping[str, Any] = {
@@ -25,7 +29,7 @@ def _cmnist(rounds: int, lengths: tuple[int, ...]) -> Preset:
         "head_steps": lengths,
     }
     return Preset(
-        "spec feat 7.1, 7.2",
+        "docs/papers/feat.md#coloredmnist-network",
         {"featurizer": "mlp", "widths": (256, 256)},
         {"epochs": 1000, "batch_size": None, "lr": 1e-3, "l2": 1e-3, "selection": "last", "rescale": True},
         {
@@ -39,9 +43,9 @@ def _cmnist(rounds: int, lengths: tuple[int, ...]) -> Preset:
 FEAT: dict[str, Preset] = {
     "cmnist": _cmnist(2, (500, 1000, 2000, 5000)),
     "cmnist-m": _cmnist(3, (1000, 2000, 5000, 10_000)),
-    # our choice: the chapter has no PACS. Objectives and penalties of spec feat 5.3
+    # our choice: the paper has no PACS. Objectives and penalties of docs/papers/feat.md#wilds-heads
     "pacs64": Preset(
-        "our choice, after spec feat 5.3",
+        "our choice, after docs/papers/feat.md#wilds-heads",
         {"featurizer": "cnn"},
         {"epochs": 30, "batch_size": 128, "lr": 1e-3, "selection": "val", "evaluate_every": 5},
         {
@@ -57,8 +61,8 @@ FEAT: dict[str, Preset] = {
     ),
 }
 
-# spec feat 7.3: rounds, steps of all rounds, weight of retention, learning rate, weight decay, batch; of stage 2 the
-# domains a batch and the epochs. Amazon has batch and epochs of the released code.
+# docs/papers/feat.md#wilds-settings: rounds, steps of all rounds, weight of retention, learning rate, weight decay,
+# batch; of stage 2 the domains a batch and the epochs. Amazon has batch and epochs of the released code.
 _WILDS: dict[str, tuple[int, int, float, float, float, int, int, int]] = {
     "amazon": (3, 31_000, 2.0, 2e-6, 0.0, 8, 5, 3),
     "camelyon17": (2, 10_000, 1e-2, 1e-4, 0.0, 32, 3, 10),
@@ -71,9 +75,9 @@ _TEXTS = ("amazon", "civilcomments")
 
 
 def with_wilds(default: Preset, name: str) -> Preset:
-    """The default with the chapter's settings of `feat` and `feat-heads` on a data set of WILDS.
+    """The default with the paper's settings of `feat` and `feat-heads` on a data set of WILDS.
 
-    Images go through a ResNet-50 (the chapter has a DenseNet-121 for Camelyon17 and FMoW), texts, which come as bags of
+    Images go through a ResNet-50 (the paper has a DenseNet-121 for Camelyon17 and FMoW), texts, which come as bags of
     words, through an MLP in place of its DistilBERT.
     """
     if name not in _WILDS:
@@ -86,7 +90,7 @@ def with_wilds(default: Preset, name: str) -> Preset:
         "rounds": rounds,
         "round_steps": -(-steps // rounds),
         "retention": retention,
-        "merge": "halving",  # spec feat 4.3, as are all three sets under the maximum
+        "merge": "halving",  # docs/papers/feat.md#rounds, as are all three sets under the maximum
         "dro_includes_retention": True,
     }
     heads = {"objectives": ("erm", "groupdro", "irm", "vrex", "irmx"), "penalties": (1e-2, 1e-1, 1.0, 1e1, 1e2)}

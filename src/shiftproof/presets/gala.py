@@ -1,4 +1,4 @@
-"""Settings of the GALA chapter: two-piece graphs, DrugOOD EC50 and Ki, superpixels and sentiment."""
+"""Settings of the GALA paper: two-piece graphs, DrugOOD EC50 and Ki, superpixels and sentiment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from shiftproof.presets.ciga import RANDOM_ENVIRONMENTS
 from shiftproof.presets.preset import Preset
 
-# what only this chapter has; on data sets of two chapters these methods bring their network along
+# what only this paper has; on data sets of two papers these methods bring their network along
 OWN_METHODS = ("gala", "grea", "cal", "gsat", "disc", "gil", "moleood")
 
 
@@ -29,16 +29,16 @@ def _gala(
     disc_ratio: float | None = None,
     terms_from: int = 0,
 ) -> Preset:
-    """One column of spec gala 4.7, with the row of 4.8 in `gala` and the baselines of 5.12.
+    """A data set's settings by docs/papers/gala.md#settings, #baselines, with its own row in `gala`.
 
     `warmup` are the epochs before early stopping may begin, `terms_from` those with the task loss alone. `clusters` is
-    the number of environments that GALA, GIL and MoleOOD look for. Penalties that the chapter searches keep the
+    the number of environments that GALA, GIL and MoleOOD look for. Penalties that the paper searches keep the
     methods' own defaults, the middle of each grid.
     """
     parts = {"ratio": ratio, "classifier_input": inputs, "classifier_width": width, "scorer_norm": True}
     later = {**parts, "terms_from": terms_from}
     return Preset(
-        "spec gala 4.7, 4.8, 5.12",
+        "docs/papers/gala.md#settings, #baselines",
         {"conv": "gin", "layers": layers, "hidden": hidden, "readout": readout, "dropout": dropout, "style": "ciga"},
         {"epochs": 400, "batch_size": batch_size, "lr": 1e-3, "patience": 5, "warmup": warmup},
         {
@@ -53,7 +53,7 @@ def _gala(
             "cal": later,
             "gil": {**later, "clusters": clusters},
             "moleood": {"clusters": clusters},
-            "gsat": {"decay_interval": warmup // 4, "kl_on": "sample"},  # spec gala 5.7: the released rules
+            "gsat": {"decay_interval": warmup // 4, "kl_on": "sample"},  # docs/papers/gala.md#gsat: the released rules
             "disc": {**later, "ratio": ratio if disc_ratio is None else disc_ratio},
         },
     )
@@ -62,18 +62,18 @@ def _gala(
 def _settings(
     assistant: str, select: str, clusters: int, alpha: float, upsample: int | str
 ) -> tuple[int, dict[str, Any]]:
-    """One row of spec gala 4.8: the number of clusters, and GALA's own settings."""
+    """One row of docs/papers/gala.md#settings: the number of clusters, and GALA's own settings."""
     return clusters, {"assistant": assistant, "assistant_select": select, "alpha": alpha, "upsample": upsample}
 
 
-# spec gala 4.8, by the strengths of the invariant and the spurious piece
+# docs/papers/gala.md#settings, by the strengths of the invariant and the spurious piece
 _TWO_PIECE = {
     (0.8, 0.6): _settings("erm", "val", 3, 0.5, "auto"),
     (0.8, 0.7): _settings("erm", "val", 3, 1.0, "auto"),
     (0.8, 0.9): _settings("erm", "val", 3, 0.5, 3),
     (0.7, 0.9): _settings("erm", "val", 3, 128.0, 4),
 }
-# spec gala 4.8, by measurement and domain
+# docs/papers/gala.md#settings, by measurement and domain
 _DRUGOOD = {
     ("ec50", "assay"): _settings("xgnn", "val", 3, 1.0, 2),
     ("ec50", "scaffold"): _settings("xgnn", "last", 2, 32.0, 1),
@@ -97,7 +97,7 @@ def two_piece(a: float, b: float, *, released: bool = False) -> Preset:
     nearest = min(_TWO_PIECE, key=lambda pair: (pair[0] - a) ** 2 + (pair[1] - b) ** 2)
     clusters, own = _TWO_PIECE[nearest]
     own = own if released else {**own, **_SHORT_ASSISTANT, **_CHOSEN.get(nearest, {})}
-    # spec gala 5.10: soft masks degrade DisC here
+    # docs/papers/gala.md#disc: soft masks degrade DisC here
     return _gala(warmup=100, gala=own, clusters=clusters, dropout=0.0, disc_ratio=0.25, terms_from=10)
 
 
@@ -111,7 +111,7 @@ _SUPERPIXELS = {"assistant": "erm", "proxy": "label", "alpha": 64.0, "upsample":
 
 
 def _superpixels(*, released: bool) -> Preset:
-    """The classifier is 128 wide as in the released commands; the thesis says 32 (spec gala 4.7)."""
+    """The classifier is 128 wide as in the released commands; the paper says 32 (docs/papers/gala.md#settings)."""
     clusters, own = _settings("xgnn", "last", 4, 8.0, "auto")
     own = own if released else {**own, **_SUPERPIXELS}
     return _gala(warmup=20, gala=own, clusters=clusters, width=128, batch_size=256, ratio=0.8)

@@ -1,4 +1,4 @@
-"""Settings of the GMT chapter, with GIN (protocol "gmt") and with PNA ("gmt-pna")."""
+"""Settings of the GMT paper, with GIN (protocol "gmt") and with PNA ("gmt-pna")."""
 
 from __future__ import annotations
 
@@ -7,30 +7,31 @@ from typing import Any
 
 from shiftproof.presets.preset import Preset
 
-# spec gmt 7.1, as in the released code
+# docs/papers/gmt.md#network, as in the released code
 _NETWORKS: dict[str, dict[str, Any]] = {
     "gin": {"conv": "gin", "layers": 2, "hidden": 64, "readout": "sum", "dropout": 0.3, "style": "gmt"},
     "pna": {"conv": "pna", "layers": 4, "hidden": 80, "readout": "mean", "dropout": 0.3, "style": "gmt"},
 }
-_WEIGHT_DECAY = {"gin": 0.0, "pna": 3e-6}  # spec gmt 7.4
-# spec gmt 7.5: where the classifier of stage II starts, in which rounds weights act, and what is done to them
+_WEIGHT_DECAY = {"gin": 0.0, "pna": 3e-6}  # docs/papers/gmt.md#settings
+# docs/papers/gmt.md#gmt-settings: where the classifier of stage II starts, in which rounds weights act, and what is
+# done to them
 _NEW_MIN0 = {"init": "new", "placement": "all", "decoding": "min0"}
 _OLD_MIN0 = {"init": "old", "placement": "all", "decoding": "min0"}
 _NEW_NORMAL = {"init": "new", "placement": "all", "decoding": "normal"}
 _OLD_NORMAL = {"init": "old", "placement": "all", "decoding": "normal"}
 _OLD_LIN = {"init": "old", "placement": "first", "decoding": "normal"}
-RATIO = 0.5  # spec gmt 4.7: the released code always keeps half of the edges, whatever its commands say
-# spec gmt 7.5: what the commands say instead, by data set and bias
+RATIO = 0.5  # docs/papers/gmt.md#gmt-sam: the released code always keeps half of the edges, whatever its commands say
+# docs/papers/gmt.md#gmt-settings: what the commands say instead, by data set and bias
 STATED_RATIO = {
     "gin": {"spmotif-gsat:0.5": 0.8, "spmotif-gsat:0.7": 0.7, "spmotif-gsat:0.9": 0.5},
     "pna": {"spmotif-gsat:0.5": 0.3, "spmotif-gsat:0.7": 0.3, "spmotif-gsat:0.9": 0.3},
 }
-OWN_METHODS = ("gmt-lin", "gmt-simulated", "gmt-sam", "gsat-min0")  # on data sets that another chapter has as well
+OWN_METHODS = ("gmt-lin", "gmt-simulated", "gmt-sam", "gsat-min0")  # on data sets that another paper has as well
 
 
 @dataclass(frozen=True)
 class _Row:
-    """One line of spec gmt 7.4 (training, attention) and of 7.5 (from `lin` on); None: as in 7.4."""
+    """A data set's docs/papers/gmt.md#settings (training, attention), #gmt-settings (from `lin` on)."""
 
     epochs: int
     interval: int
@@ -69,7 +70,8 @@ _ROWS: dict[str, dict[str, _Row]] = {
         "graph-sst2": _Row(200, 20, 0.7, "edge", 0.1, 0.5, 100, _OLD_NORMAL, lr=3e-3),
     },
 }
-# spec gmt 5.3, 5.6, 5.7: what single baselines are given; GNNExplainer's size, GIB's information, DIR's penalty, ratio
+# docs/papers/gmt.md#gnnexplainer, #gib, #dir: what single baselines are given; GNNExplainer's size, GIB's information,
+# DIR's penalty, ratio
 _GNNEXPLAINER = {
     ("ba-2motifs", "gin"): 0.1,
     ("ba-2motifs", "pna"): 0.01,
@@ -85,8 +87,8 @@ _DIR = {
     "molhiv": (1e-4, 0.8),
     "graph-sst2": (10.0, 0.6),
 }
-# spec gmt 5.7: where DIR is trained otherwise than the rest. On MNIST-75sp no batch is stated; it multiplies the
-# variance of the risks, and with the 256 graphs of the rest that term outgrows the predictions
+# docs/papers/gmt.md#dir: where DIR is trained otherwise than the rest. On MNIST-75sp no batch is stated; it multiplies
+# the variance of the risks, and with the 256 graphs of the rest that term outgrows the predictions
 _DIR_TRAINING: dict[str, dict[str, Any]] = {
     "ba-2motifs": {"epochs": 100, "lr": 1e-3},
     "mutag": {"epochs": 100, "lr": 1e-3},
@@ -96,14 +98,14 @@ _DIR_TRAINING: dict[str, dict[str, Any]] = {
     "graph-sst2": {"lr": 2e-4},
 }
 _BASELINES = ("erm", "dir", "gib", "gnnexplainer", "pgexplainer", "graphmask")
-_OWN_SPLIT_EACH_SEED = ("ba-2motifs", "mutag", "mnist-75sp")  # spec gmt 6.2, 6.3, 6.5
+_OWN_SPLIT_EACH_SEED = ("ba-2motifs", "mutag", "mnist-75sp")  # docs/papers/gmt.md#ba-2motifs, #mutag, #mnist-75sp
 
 
 def _preset(key: str, conv: str) -> Preset:
     row, name = _ROWS[conv][key], key.partition(":")[0]
     network = dict(_NETWORKS[conv])
     if conv == "pna" and name == "molhiv":
-        network["aggregators"] = ("mean", "min", "max", "std")  # spec gmt 7.1: no sum on OGB data
+        network["aggregators"] = ("mean", "min", "max", "std")  # docs/papers/gmt.md#network: no sum on OGB data
     gsat = {"penalty": 1.0, "final_r": row.final_r, "decay_interval": row.interval, "attention": row.attention}
     sampled = {
         **gsat,
@@ -116,7 +118,7 @@ def _preset(key: str, conv: str) -> Preset:
     penalty, ratio = _DIR[name]
     methods: dict[str, dict[str, Any]] = {
         "gsat": gsat,
-        "gmt-lin": {**gsat, "penalty": row.lin},  # spec gmt 4.5: all else is GSAT's
+        "gmt-lin": {**gsat, "penalty": row.lin},  # docs/papers/gmt.md#gmt-lin: all else is GSAT's
         "gmt-simulated": sampled,
         "gmt-sam": {**sampled, **row.decoder, "ratio": RATIO},
         "gsat-min0": {**gsat, **_NEW_MIN0, "ratio": RATIO},
@@ -134,8 +136,10 @@ def _preset(key: str, conv: str) -> Preset:
     if name in _GIB:
         methods["gib"] |= {"information": _GIB[name], "connectivity": 5.0, "inner_steps": 150, "epochs": 100}
     if conv == "pna" and name == "molhiv":
-        methods["erm"] = {"epochs": 200, "lr": 1e-2}  # spec gmt 7.4; the plateau schedule of the source is left out
-    for baseline in _BASELINES:  # spec gmt 7.6: of equal epochs the one with the lowest loss; ours do so of themselves
+        # docs/papers/gmt.md#settings; the plateau schedule of the source is left out
+        methods["erm"] = {"epochs": 200, "lr": 1e-2}
+    # docs/papers/gmt.md#selection: of equal epochs the one with the lowest loss; ours do so of themselves
+    for baseline in _BASELINES:
         methods[baseline] = {**methods.get(baseline, {}), "ties_by_loss": True}
     training = {
         "epochs": row.epochs,
@@ -144,7 +148,7 @@ def _preset(key: str, conv: str) -> Preset:
         "weight_decay": _WEIGHT_DECAY[conv],
         "patience": None,
     }
-    source = "spec gmt 5.3 to 5.7, 7.1, 7.4, 7.5"
+    source = "docs/papers/gmt.md#gnnexplainer, #pgexplainer, #graphmask, #gib, #dir, #network, #settings, #gmt-settings"
     return Preset(source, network, training, methods, data_follows_seed=name in _OWN_SPLIT_EACH_SEED)
 
 

@@ -1,4 +1,4 @@
-"""Settings of the GMT chapter on point clouds, with EGNN; the toy sets have those of what they stand in for."""
+"""Settings of the GMT paper on point clouds, with EGNN; the toy sets have those of what they stand in for."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 from shiftproof.data.generated.toy_tracks import NEIGHBOURS
 from shiftproof.presets.preset import Preset
 
-# spec gmt 7.2; methods that do not know where points are stand on a GIN
+# docs/papers/gmt.md#point-networks; methods that do not know where points are stand on a GIN
 _EGNN: dict[str, Any] = {"conv": "egnn", "layers": 4, "hidden": 64, "readout": "sum", "dropout": 0.2, "style": "gmt"}
 _GIN: dict[str, Any] = {"conv": "gin", "layers": 2, "hidden": 64, "readout": "sum", "dropout": 0.3, "style": "gmt"}
 _SCORER = {"attention": "node", "scorer_norm": "batch", "scorer_dropout": 0.2, "candidates": "all"}  # 4.3, 7.6
 _OLD_MAX1 = {"init": "old", "placement": "all", "decoding": "max1"}
 _OLD_MIN0 = {"init": "old", "placement": "all", "decoding": "min0"}
-# spec gmt 7.4; ours as many as are true
+# docs/papers/gmt.md#settings; ours as many as are true
 PRECISION_AT = {"actstrack": 12, "toy-tracks": 12, "tau3mu": 3, "synmol-3d": 5, "plbind": 20, "toy-groups": 6}
 
 
 @dataclass(frozen=True)
 class _Row:
-    """One column of spec gmt 7.4 and one line of 7.5; `bernmask` and `bernmask_p` are size and entropy."""
+    """A data set's docs/papers/gmt.md#settings, #gmt-settings; `bernmask` and `bernmask_p` are size and entropy."""
 
     epochs: int
     final_r: float
@@ -39,11 +39,11 @@ class _Row:
     batch_size: int = 128
     smooth_min: int = 0
     warmup: dict[str, Any] = field(default_factory=dict)  # of those that learn attention
-    steps: int = 500  # of BernMask, spec gmt 5.8
+    steps: int = 500  # of BernMask, docs/papers/gmt.md#point-cloud-baselines
 
 
 _FROM_ONE: dict[str, Any] = {"initial_r": 1.0}
-_TRACKS = {"geometry": ("unit", "edges")}  # spec gmt 7.2: edge features on ActsTrack alone
+_TRACKS = {"geometry": ("unit", "edges")}  # docs/papers/gmt.md#point-networks: edge features on ActsTrack alone
 _ROWS = {
     "actstrack": _Row(
         300, 0.7, 0.1, (0.01, 0.1), (0.01, 0.1), 100, (0.2, 1.0), 1, 0.7, _OLD_MAX1, 0.4, _FROM_ONE, network=_TRACKS
@@ -128,7 +128,7 @@ def _preset(name: str) -> Preset:
     shared |= row.warmup
     sampled = {**shared, **row.sam, "final_r": row.sam_final_r, "samples": row.samples}
     (size, entropy), (size_p, entropy_p), (threshold, kl) = row.bernmask, row.bernmask_p, row.pointmask
-    # the chapter has no table with LRI-Gaussian: its penalty is that of LRI's own settings for SynMol and EGNN, which
+    # the paper has no table with LRI-Gaussian: its penalty is that of LRI's own settings for SynMol and EGNN, which
     # the other sets take without any search
     methods: dict[str, dict[str, Any]] = {
         "erm": network,
@@ -153,7 +153,8 @@ def _preset(name: str) -> Preset:
         "weight_decay": 1e-5,
         "patience": None,
     }
-    return Preset("spec gmt 4.3, 5.8, 7.2, 7.4, 7.5", _GIN, training, methods)
+    source = "docs/papers/gmt.md#attention, #point-cloud-baselines, #point-networks, #settings, #gmt-settings"
+    return Preset(source, _GIN, training, methods)
 
 
 GEOMETRIC: dict[str, Preset] = {name: _preset(name) for name in _ROWS}

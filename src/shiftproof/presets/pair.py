@@ -1,4 +1,4 @@
-"""Settings of the PAIR chapter: coloured digits and regression beyond what was seen."""
+"""Settings of the PAIR paper: coloured digits and regression beyond what was seen."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 from shiftproof.presets.preset import Preset
 
-# spec pair 7.1: MLP 392-256-256-1, full batch, 501 steps, Adam 1e-3, L2 1e-3, last step; 4.10 items 1 to 4 for the rest
+# docs/papers/pair.md#coloredmnist-network: MLP 392-256-256-1, full batch, 501 steps, Adam 1e-3, L2 1e-3, last step;
+# docs/papers/pair.md#small-print for the rest
 _CMNIST_TRAINING = {
     "epochs": 501,
     "batch_size": None,
@@ -21,10 +22,11 @@ _CMNIST_NETWORK = {"featurizer": "mlp", "widths": (256, 256)}
 
 
 def _cmnist(methods: Mapping[str, Mapping[str, Any]], balance_lr: float) -> Preset:
-    # spec pair 4.4, 7.1: 150 steps of ERM by Adam, then SGD with momentum 0.9 on the weights of the solver
+    # docs/papers/pair.md#pair-o, #coloredmnist-network: 150 steps of ERM by Adam, then SGD with momentum 0.9 on the
+    # weights of the solver
     pair = {"anneal_steps": 150, "anneal_weight": 0.0, "eps": 0.1, "balance_optimizer": "sgd", "balance_lr": balance_lr}
     return Preset(
-        "spec pair 5.1, 7.1",
+        "docs/papers/pair.md#penalties-on-coloredmnist, #coloredmnist-network",
         _CMNIST_NETWORK,
         _CMNIST_TRAINING,
         methods,
@@ -34,8 +36,9 @@ def _cmnist(methods: Mapping[str, Mapping[str, Any]], balance_lr: float) -> Pres
 
 
 PAIR: dict[str, Preset] = {
-    # penalty and annealing of irm and vrex: from the grid of spec pair 5.1 by accuracy on the test environments, an
-    # oracle choice, as in the papers; the other methods take the same values and were not searched
+    # penalty and annealing of irm and vrex: from the grid of docs/papers/pair.md#penalties-on-coloredmnist by accuracy
+    # on the test environments, an oracle choice, as in the papers; the other methods take the same values and were not
+    # searched
     "cmnist": _cmnist(
         {
             "irm": {"penalty": 1e4, "anneal_steps": 150, "refresh": True},
@@ -50,7 +53,7 @@ PAIR: dict[str, Preset] = {
     # 256 points of each environment a step, ten steps an epoch; penalties get a fresh Adam where the first phase ends,
     # PAIR goes on with its own. The loss over the penalty's weight of the notebook is the same to Adam as the loss.
     "extrapolation": Preset(
-        "spec pair 7.2, 9.6",
+        "docs/papers/pair.md#extrapolation-network, #recovery",
         {"featurizer": "mlp", "widths": (128, 128)},
         {
             "epochs": 1000,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shiftproof.papers.measured import by_chapter, held_against, read_results
+from shiftproof.papers.measured import by_paper, held_against, read_results
 from shiftproof.report.page import template
 from shiftproof.report.sentences import figure, spread
 from shiftproof.runtime.files import write_atomic
@@ -48,15 +48,15 @@ def write_comparison(name: str, rows: Sequence[Row], out: str | Path, *, note: s
 
 
 def write_leaderboard(results: str | Path, out: str | Path) -> Path:
-    """Write one page of all tables of a folder: what each chapter's claims came to, and who ranks where."""
-    chapters = by_chapter(read_results(Path(results)))
+    """Write one page of all tables of a folder: what each paper's claims came to, and who ranks where."""
+    papers = by_paper(read_results(Path(results)))
     page = template("leaderboard.html.j2").render(
         title="Measured tables",
-        chapters=[
+        papers=[
             {
-                "title": chapter.title,
-                "counts": chapter.counts,
-                "claims": chapter.claims,
+                "title": paper.title,
+                "counts": paper.counts,
+                "claims": paper.claims,
                 "tables": [
                     {
                         "name": table.name,
@@ -68,10 +68,10 @@ def write_leaderboard(results: str | Path, out: str | Path) -> Path:
                         "within": table.comparison.within,
                         "panels": [_panel(panel) for panel in table.comparison.panels],
                     }
-                    for table in chapter.tables
+                    for table in paper.tables
                 ],
             }
-            for chapter in chapters
+            for paper in papers
         ],
         versions=versions(),
     )

@@ -2,7 +2,7 @@
 
 An attack that keeps injected nodes similar to their neighbours leaves the invariant part of a node's neighbourhood
 alone, so that training on its graphs carries less label noise than on those of an attack that does not
-(spec/hao.md 3.2, 4.10).
+(docs/papers/hao.md#structural-model, #adversarial-training).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from shiftproof.data.nodes import NodeGraph
 from shiftproof.errors import ShiftproofError
 from shiftproof.robustness.homophily import edge_homophily, homophily_distance, node_homophily
 
-BINS = 100  # spec/hao.md §9.4
+BINS = 100  # docs/papers/hao.md#homophily-histograms
 
 
 @dataclass(frozen=True)

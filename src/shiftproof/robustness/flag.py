@@ -17,7 +17,7 @@ WARM_UP = 3  # steps before one is recorded: libraries allocate their workspaces
 class FLAG:
     """`steps` ascent steps of size `step_size` on every training feature, without a projection.
 
-    Defaults are those of the larger graphs (spec/hao.md 5.2); Cora takes 100 steps, Citeseer 50.
+    Defaults are those of the larger graphs (docs/papers/hao.md#defences); Cora takes 100 steps, Citeseer 50.
     """
 
     steps: int = 10

@@ -9,7 +9,7 @@ from shiftproof.data.nodes import NodeGraph
 from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError
 
-EXTREMES, MIDDLE = 200, 400  # spec/hao.md §6.5: 200 lowest margins, 200 highest, 400 between
+EXTREMES, MIDDLE = 200, 400  # docs/papers/hao.md#targets: 200 lowest margins, 200 highest, 400 between
 
 
 def check_targets(graph: NodeGraph, targets: Tensor | None = None, *, isolated: bool = False) -> Tensor:
@@ -52,8 +52,8 @@ def select_targets(
 
     Of the test nodes that the surrogate classifies rightly: the `extremes` of lowest and as many of highest margin, and
     `middle` others at random. `strict=False` gives what the published experiments did: the places among the rightly
-    classified nodes are looked up in the list of all test nodes, so that the targets are nearly arbitrary (D4 of
-    spec/hao.md §11.1).
+    classified nodes are looked up in the list of all test nodes, so that the targets are nearly arbitrary
+    (docs/papers/hao.md#d11).
     """
     test = graph.test
     if log_probs.shape[0] < graph.num_nodes or log_probs.ndim != 2 or log_probs.shape[1] < 2:

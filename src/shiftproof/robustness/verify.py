@@ -9,7 +9,7 @@ from shiftproof.data.nodes import NodeGraph
 from shiftproof.errors import ShiftproofError
 from shiftproof.robustness.budget import Budget, Perturbation
 
-BOX_TOLERANCE = 1e-6  # rounding of float32 sine and clip; spec/hao.md §10, property 24
+BOX_TOLERANCE = 1e-6  # rounding of float32 sine and clip; docs/papers/hao.md#f24
 
 
 class OverBudget(ShiftproofError):

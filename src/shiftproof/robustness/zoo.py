@@ -65,7 +65,10 @@ class DefenceSpec:
 
     @property
     def category(self) -> Category:
-        """A popular GNN is vanilla, a robust one robust, and each trick raises that by one (spec/hao.md 5.2)."""
+        """A popular GNN is vanilla, a robust one robust, and each trick raises that by one.
+
+        Source: docs/papers/hao.md#defences.
+        """
         if self.backbone not in (*POPULAR, *HARDENED):
             return "reference"
         level = len(self.tricks) + (self.backbone in HARDENED)
@@ -73,13 +76,13 @@ class DefenceSpec:
 
     @property
     def homophily_defender(self) -> bool:
-        """Whether the column Homo counts it: a homophily defender without tricks (spec/hao.md 7)."""
+        """Whether the column Homo counts it: a homophily defender without tricks (docs/papers/hao.md#defences)."""
         return self.backbone in HOMOPHILY and not self.tricks
 
 
 @dataclass(frozen=True)
 class ZooPreset:
-    """How the zoo is built and trained on one graph (spec/hao.md 5.2, 7).
+    """How the zoo is built and trained on one graph (docs/papers/hao.md#defences, #training).
 
     Training ends early where validation accuracy, looked at after every epoch, has not risen for `patience` epochs.
     """
@@ -92,7 +95,8 @@ class ZooPreset:
     patience: int | None = 100
     lr: float = 0.01
     large: bool = False  # on large graphs EGuard stands for Guard
-    layer_norm_first: bool = True  # LN-first models are left out on graphs without homophily (spec/hao.md 8.6)
+    # LN-first models are left out on graphs without homophily (docs/papers/hao.md#defences)
+    layer_norm_first: bool = True
 
     def specs(self) -> tuple[DefenceSpec, ...]:
         """The zoo with the options of this preset, and the MLP line."""

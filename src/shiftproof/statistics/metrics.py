@@ -72,7 +72,10 @@ def column_auc(score: np.ndarray, y: np.ndarray) -> float:
 
 
 def mcc(p: Predictions) -> float:
-    """Matthews correlation coefficient, any number of classes; 0 for constant predictions (spec ciga 7.6)."""
+    """Matthews correlation coefficient, any number of classes; 0 for constant predictions.
+
+    Source: docs/papers/ciga.md#measures.
+    """
     y, predicted = p.y.long(), p.classes
     classes = int(max(y.max(), predicted.max())) + 1
     confusion = torch.bincount(y * classes + predicted, minlength=classes**2).view(classes, classes).double()

@@ -1,4 +1,4 @@
-"""What a chapter claims of its table, as objects that the measured rows are held against."""
+"""What a paper claims of its table, as objects that the measured rows are held against."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ def on_few_samples(jobs: Sequence[Job], folder: Path) -> list[Job]:
 
 @lru_cache(maxsize=256)
 def _few_samples(key: DataKey) -> Dataset:
-    """Kept, because the recipes of a chapter ask for the same few of data sets that are long to read."""
+    """Kept, because the recipes of a paper ask for the same few of data sets that are long to read."""
     dataset = load_by(key)
     return dataset.with_splits(**{name: _few_of_each(split) for name, split in dataset.splits.items()})
 

@@ -25,9 +25,9 @@ class Weighted(Balance):
 
     `weights` overrides the method's own, term by term. For the first `anneal_steps` steps every penalty (each term but
     "task") has the weight `anneal_weight` instead. `rescale` divides the whole sum by the largest penalty weight above
-    one, which keeps gradients bounded (spec pair 4.10, item 2). `l2` counts every parameter, biases too, without the
-    half. `refresh` forgets the optimiser's state when the annealing ends. `watch_conflicts` writes the cosine between
-    the task's gradient and that of every other term into the history, for one backward pass a term.
+    one, which keeps gradients bounded (docs/papers/pair.md#small-print). `l2` counts every parameter, biases too,
+    without the half. `refresh` forgets the optimiser's state when the annealing ends. `watch_conflicts` writes the
+    cosine between the task's gradient and that of every other term into the history, for one backward pass a term.
     """
 
     def __init__(

@@ -296,7 +296,7 @@ class Loop:
             self.best_epoch = self.epoch - 1
         self.method.eval()
         metrics = {n: all_measures(self.method, s, self.dataset, n) for n, s in self.data.splits.items()}
-        if unbeaten:  # spec ciga D12: the released code then reports its starting value
+        if unbeaten:  # docs/papers/ciga.md#d12: the released code then reports its starting value
             metrics = {name: {**values, self.metric: floor} for name, values in metrics.items()}
         timing = {
             "device": device_name(self.device),

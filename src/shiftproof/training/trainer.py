@@ -32,12 +32,12 @@ class Trainer:
     where the validation split stops training early, "oracle" the best on the test split (what some published tables
     do; every result says so), "auto" is "val" where there is a validation split. `patience` stops after that many
     epochs without improvement, counted from epoch `warmup` on only; an improvement during the warm-up is remembered
-    (spec ciga D11). Of epochs with the same metric the first is kept, or with `ties_by_loss` the one with the lowest
-    loss; None leaves that to the method. `batch_size=None` trains on the whole set at once. With `domains_per_batch`
-    ("all" or a number) a batch has `batch_size` samples of each of that many environments, and `steps_per_epoch`
-    batches are an epoch, however long a pass through the data is (see `DomainBatchSampler`). `compile` compiles the
-    losses on a CPU and replays captured steps on a GPU; "fused" also fuses their kernels first, which takes a while and
-    pays in long runs.
+    (docs/papers/ciga.md#d11). Of epochs with the same metric the first is kept, or with `ties_by_loss` the one with the
+    lowest loss; None leaves that to the method. `batch_size=None` trains on the whole set at once. With
+    `domains_per_batch` ("all" or a number) a batch has `batch_size` samples of each of that many environments, and
+    `steps_per_epoch` batches are an epoch, however long a pass through the data is (see `DomainBatchSampler`).
+    `compile` compiles the losses on a CPU and replays captured steps on a GPU; "fused" also fuses their kernels first,
+    which takes a while and pays in long runs.
     With `out`, the run survives being killed: `resume=True` goes on from the last checkpoint to the same result.
     """
 

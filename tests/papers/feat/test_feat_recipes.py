@@ -1,4 +1,4 @@
-"""Recipes of the FeAT chapter: cells that can be built, rows that choose as they say, figures that are drawn."""
+"""Recipes of the FeAT paper: cells that can be built, rows that choose as they say, figures that are drawn."""
 
 import json
 import xml.etree.ElementTree as ElementTree
@@ -107,7 +107,7 @@ def test_rows_of_the_analyses_say_what_was_swept(tmp_path):
     assert "cmnist: rounds" in shown
 
 
-def test_printed_figures_are_found_where_the_chapter_has_them():
+def test_printed_figures_are_found_where_the_paper_has_them():
     assert printed_head("cmnist-m", "none", "clove") == pytest.approx({"mean": 0.7566, "std": 0.106})
     assert printed_head("cmnist", "ifeat", "groupdro") is None
     assert printed_head("pacs64", "erm", "erm") is None

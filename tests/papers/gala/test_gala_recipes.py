@@ -1,4 +1,4 @@
-"""Recipes of the GALA chapter: their cells exist, their settings are accepted, and their figures are drawn."""
+"""Recipes of the GALA paper: their cells exist, their settings are accepted, and their figures are drawn."""
 
 import json
 import xml.etree.ElementTree as ElementTree
@@ -69,7 +69,7 @@ def test_every_cell_is_a_method_that_takes_its_settings_on_a_data_set_that_takes
         Plan.make(cell.method, stand_in(cell.data), cell.variant).build(None)
 
 
-def test_the_table_has_every_method_of_the_chapter_on_every_column():
+def test_the_table_has_every_method_of_the_paper_on_every_column():
     cells = RECIPES["gala-table1"].cells
     assert len(cells) == 19 * 4 + 2 * 4  # and GALA and EIIL as released
     assert {cell.data for cell in cells} == set(TWO_PIECE)
@@ -104,7 +104,7 @@ def test_the_table_has_every_method_of_the_chapter_on_every_column():
         ("drugood-ki-assay", "gala", None, (0.7792, 0.0248)),
         ("graph-sst2", "gala", None, (0.8360, 0.0066)),
         ("cmnist-75sp", "gala", "gala", (0.6894, 0.0056)),
-        ("cmnist-75sp", "erm", None, None),  # the preset there is that of the CIGA chapter
+        ("cmnist-75sp", "erm", None, None),  # the preset there is that of the CIGA paper
     ],
 )
 def test_printed_figures_stand_beside_the_settings_they_were_made_with(data, method, protocol, figure):
@@ -166,7 +166,7 @@ def test_a_smoke_run_compares_the_hinge_with_and_without_gala(tmp_path):
     assert [row["published"] is None for row in rows] == [False, True, False, True]
 
 
-def test_molecules_are_trained_by_the_protocol_of_the_chapter():
+def test_molecules_are_trained_by_the_protocol_of_the_paper():
     cells = RECIPES["gala-drugood-ec50"].cells
     assert {cell.data for cell in cells} == set(EC50)
     assert all(dict(cell.variant) == {"protocol": "gala"} for cell in cells)

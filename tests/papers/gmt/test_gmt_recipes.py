@@ -1,4 +1,4 @@
-"""Recipes of the GMT chapter: their cells can be built, their figures are the printed ones, their runs are shared."""
+"""Recipes of the GMT paper: their cells can be built, their figures are the printed ones, their runs are shared."""
 
 from dataclasses import replace
 from functools import cache
@@ -54,7 +54,7 @@ def test_presets_follow_the_bias_and_the_backbone():
 
 
 def test_baselines_have_the_settings_of_their_section():
-    """spec gmt 5.6, 5.7 and 7.6."""
+    """Settings are those of docs/papers/gmt.md#gib, #dir, #selection."""
     for variant in ({}, PNA):
         for data in ("ba-2motifs", "mutag"):
             assert Plan.make("dir", stand_in(data), variant).training["epochs"] == 100

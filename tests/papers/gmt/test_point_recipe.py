@@ -48,7 +48,7 @@ def test_printed_figures_stand_where_they_belong(data, method, metric, expected)
     assert (found["mean"], found["std"]) == pytest.approx(expected)
 
 
-def test_nothing_is_printed_of_what_the_chapter_does_not_have():
+def test_nothing_is_printed_of_what_the_paper_does_not_have():
     assert printed("toy-tracks", "gmt-lin", "node_auc") is None
     assert printed("synmol-3d", "lri-gaussian", "node_auc") is None
     assert printed("synmol-3d", "gmt-lin", "accuracy") is None

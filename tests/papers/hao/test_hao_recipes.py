@@ -64,7 +64,7 @@ def test_a_column_is_the_strongest_of_its_kind_by_the_mean_over_seeds() -> None:
     assert _column(zoo, "average")[1] == pytest.approx([2.3 / 4, 1.5 / 4])
 
 
-def test_printed_figures_are_those_of_the_chapter() -> None:
+def test_printed_figures_are_those_of_the_paper() -> None:
     assert printed_column("cora", "atdgia", True, "homo") == {"mean": 0.4218, "std": None}
     assert printed_column("computers", "agia", False, "average") == {"mean": 0.6066, "std": None}
     assert printed_column("citeseer", "clean", False, "mlp") == {"mean": 0.6555, "std": None}

@@ -1,4 +1,4 @@
-"""Recipes of the PAIR chapter: cells that can be built, rows that choose as they say, figures that are drawn."""
+"""Recipes of the PAIR paper: cells that can be built, rows that choose as they say, figures that are drawn."""
 
 import json
 import xml.etree.ElementTree as ElementTree
@@ -63,7 +63,7 @@ def words_in(picture) -> str:
     return " ".join(text for text in ElementTree.fromstring(picture.read_text()).itertext())
 
 
-def test_every_analysis_of_the_chapter_is_there():
+def test_every_analysis_of_the_paper_is_there():
     wanted = {"cmnist", "composite", "selection", "failure", "extrapolation", "trajectories", "preferences"}
     wanted |= {"conflicts", "radar", "tuning", "similar", "ciga"}
     assert {f"pair-{name}" for name in wanted} <= set(NAMES)

@@ -11,7 +11,7 @@ from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError
 from shiftproof.registry import register
 
-# spec/hao.md §3.4: tuned so that homophily, degrees and the range of the features are those of GRB's Cora
+# docs/papers/hao.md#stand-in: tuned so that homophily, degrees and the range of the features are those of GRB's Cora
 NODES, EDGES = 2680, 5148
 TOPICS, COMMON, OF_CLASS, OF_TOPIC, OWN, NOISE, ROUNDS = 16, 0.8, 0.5, 0.7, 0.9, 0.3, 2
 TAIL = 2.5  # shape of the Lomax law of the degrees' propensities

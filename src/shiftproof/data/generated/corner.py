@@ -15,7 +15,7 @@ from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError
 from shiftproof.registry import register
 
-PATCH = 5  # spec feat 6.3: pixels of the patch along a side
+PATCH = 5  # docs/papers/feat.md#corner-shortcut: pixels of the patch along a side
 
 
 @register("cmnist-corner", tags=("images", "environments"))

@@ -18,7 +18,7 @@ from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError
 from shiftproof.registry import register
 
-# spec pair 6.2: how well colour goes with the label, and the chance that it does not
+# docs/papers/pair.md#domainbeds-coloredmnist: how well colour goes with the label, and the chance that it does not
 COLOURED = {"+90%": 0.1, "+80%": 0.2, "-90%": 0.9}
 LABEL_NOISE = 0.25
 Coloured = Literal["+90%", "+80%", "-90%"]

@@ -1,8 +1,9 @@
 """What can be learned without environment labels, and what cannot: two-piece environments as exact tables.
 
 An environment of two-piece graphs is the law of three ids: the class y, the piece c that causes it and the piece s
-that goes along with it. Here it is a table `law[y, c, s]` that sums to 1, so that the statements of spec gala 3.4 and
-3.5 are arithmetic: no network, no sampling error. Rates are the chances of a piece not to go with the class.
+that goes along with it. Here it is a table `law[y, c, s]` that sums to 1, so that the statements of
+docs/papers/gala.md#impossibility and 3.5 are arithmetic: no network, no sampling error. Rates are the chances of a
+piece not to go with the class.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def generated(law: Tensor, *, reversed: bool = False) -> Tensor:
     .. math:: P'(y, \hat c, \hat s) = P(y, \hat c)\, P(\hat s)
 
     With `reversed` the estimate takes the accompanying piece for the cause, so that its tie to the label is kept and
-    the true cause's is erased: from rates (α, β) to (1 - 1/K, β) (spec gala 3.4).
+    the true cause's is erased: from rates (α, β) to (1 - 1/K, β) (docs/papers/gala.md#impossibility).
     """
     if reversed:
         return exchanged(generated(exchanged(law)))
@@ -111,7 +112,9 @@ def is_consistent(laws: Sequence[Tensor]) -> bool:
 
 
 def indistinguishable(invariant: Rates, spurious: Rates) -> tuple[list[Tensor], list[Tensor]]:
-    """Two sets of training environments with one mixture, whose causes are different pieces (spec gala 3.4).
+    """Two sets of training environments with one mixture, whose causes are different pieces.
+
+    Source: docs/papers/gala.md#impossibility.
 
     The first has the cause at the mean of `invariant` and its shortcut at each of the two rates of `spurious`. In the
     second the *other* piece is the cause, at the mean of `spurious`, and the first piece is the shortcut, at each rate

@@ -23,7 +23,8 @@ NEUTRAL = (0.33, 0.33, 0.34)  # chances of the constant feature 0, 1 and 2 outsi
 # Ranges of tree heights, ladder rungs and wheel nodes, both ends included; ciga.md 6.1
 SMALL = {"tree": (3, 3), "ladder": (8, 11), "wheel": (15, 19)}
 LARGE = {"tree": (3, 5), "ladder": (30, 49), "wheel": (60, 79)}
-LOW_TREES = (0, 2)  # released training trees of the classes 1 and 2 are this low, those of class 0 are not (D19)
+# released training trees of the classes 1 and 2 are this low, those of class 0 are not (docs/papers/ciga.md#d19)
+LOW_TREES = (0, 2)
 Attribute = Literal["none", "fiif", "piif"]
 
 

@@ -12,7 +12,7 @@ from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError
 from shiftproof.registry import register
 
-NEIGHBOURS = Neighbours(k=5)  # spec gmt 7.2, those of SynMol
+NEIGHBOURS = Neighbours(k=5)  # docs/papers/gmt.md#point-networks, those of SynMol
 GROUPS = ((2, 3, 4), (5, 6, 7))  # the kinds of a group's points, in the order in which they hang together
 BACKGROUND, KINDS = 2, 8  # kinds 0 and 1 are everywhere
 BOND = 1.0

@@ -12,8 +12,8 @@ from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError
 from shiftproof.registry import register
 
-SIGNAL_SHARE = 0.4  # about that of ActsTrack, spec gmt 6.1
-NEIGHBOURS = Neighbours(k=5, unit=True)  # spec gmt 7.2, those of ActsTrack
+SIGNAL_SHARE = 0.4  # about that of ActsTrack, docs/papers/gmt.md#data
+NEIGHBOURS = Neighbours(k=5, unit=True)  # docs/papers/gmt.md#point-networks, those of ActsTrack
 FIELD = 2.0  # tesla
 LAYERS = np.linspace(0.1, 1.0, 12)  # metres from the beam
 FEWEST_HITS = 10

@@ -18,10 +18,11 @@ from shiftproof.data.readers.sources import find
 from shiftproof.data.seeds import stream
 from shiftproof.registry import register
 
-ELEMENTS = ("C", "N", "O", "S", "F", "P", "Cl", "Br", "Na", "Ca", "I", "B", "H", "*")  # columns of x, spec gmt 6.10
+# columns of x, docs/papers/gmt.md#actstrack-tau3mu-synmol-plbind
+ELEMENTS = ("C", "N", "O", "S", "F", "P", "Cl", "Br", "Na", "Ca", "I", "B", "H", "*")
 BONDS = (1, 2, 3, 12, 0)  # the kinds of bond that the columns of edge_attr stand for
 VALIDATION_SHARE = 0.1
-SYNMOL_VALIDATION = 1000  # spec gmt 6.10
+SYNMOL_VALIDATION = 1000  # docs/papers/gmt.md#actstrack-tau3mu-synmol-plbind
 
 
 @register("benzene", tags=("graphs", "molecules", "files", "ground-truth"))

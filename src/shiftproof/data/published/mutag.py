@@ -17,7 +17,8 @@ from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError
 from shiftproof.registry import register
 
-ELEMENTS = ("C", "O", "Cl", "H", "N", "F", "Br", "S", "P", "I", "Na", "K", "Li", "Ca")  # columns of x, spec gmt 6.3
+# columns of x, docs/papers/gmt.md#mutag
+ELEMENTS = ("C", "O", "Cl", "H", "N", "F", "Br", "S", "P", "I", "Na", "K", "Li", "Ca")
 OXYGEN, HYDROGEN, NITROGEN = ELEMENTS.index("O"), ELEMENTS.index("H"), ELEMENTS.index("N")
 VALIDATION_SHARE = 0.2
 _HOME = "https://www.chrsmrrs.com/graphkerneldatasets/Mutagenicity.zip"
@@ -29,7 +30,7 @@ def mutag(seed: int = 0) -> Dataset:
 
     These are the molecules of Mutagenicity without the mutagens that have neither group; class 0 is "mutagen". `seed`
     draws the random 80/20 split into train and val. `test` holds the 1,015 mutagens, which lie in train and val too: it
-    measures explanations, and accuracy there is about one class (spec gmt 6.3).
+    measures explanations, and accuracy there is about one class (docs/papers/gmt.md#mutag).
     """
     place = find(
         ("tu/Mutagenicity.zip", "tu/Mutagenicity", "Mutagenicity.zip", "Mutagenicity/raw", "Mutagenicity"),
@@ -43,7 +44,7 @@ def mutag(seed: int = 0) -> Dataset:
         {"train": graphs[order[:train]], "val": graphs[order[train:]], "test": graphs[graphs.y == 0]},
         name="mutag",
         task="binary",
-        provenance="Mutagenicity of the TU collection, marked bonds by the rule of spec gmt 6.3",
+        provenance="Mutagenicity of the TU collection, marked bonds by the rule of docs/papers/gmt.md#mutag",
         options=named_options(mutag, {"seed": seed}, always=("seed",)),
         value_names={"mutagen": ("mutagen", "not a mutagen")},
     )
@@ -68,7 +69,7 @@ def _with_truth(everything: GraphSet) -> GraphSet:
     whole = replace(
         everything,
         y=everything.y.float(),
-        edge_attr=None,  # not used in the chapter
+        edge_attr=None,  # not used in the paper
         edge_truth=truth,
         node_truth=atoms,
         node_columns={ATOM: elements_of(everything.x, ELEMENTS, hydrogens=0)},
@@ -79,7 +80,7 @@ def _with_truth(everything: GraphSet) -> GraphSet:
 
 def mutagenic_bonds(element: Tensor, edge_index: Tensor) -> Tensor:
     """Which directed bonds belong to NO2 or NH2: at every N with three neighbours, of which exactly two are O, the two
-    N-O bonds; or of which exactly two are H and the third is no O, the two N-H bonds (spec gmt 6.3)."""
+    N-O bonds; or of which exactly two are H and the third is no O, the two N-H bonds (docs/papers/gmt.md#mutag)."""
     source, target = edge_index[0], edge_index[1]
 
     def neighbours(kind: int | None) -> Tensor:

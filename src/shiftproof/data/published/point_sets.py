@@ -26,11 +26,11 @@ from shiftproof.data.readers.sources import find
 from shiftproof.errors import ShiftproofError
 from shiftproof.registry import register
 
-SYNMOL_SCALE = 5.0  # of places in ångström, spec gmt 7.2
-ACTSTRACK_SCALE = 100 / 2955.5  # spec gmt 7.2
-AFFINITY = 10e-9  # mol/l, spec gmt 6.11: what binds tighter is positive
-RESIDUES, ATOMS = 38, 119  # kinds, spec gmt 6.11
-CHARGE = 16  # the column of x_lig after the categorical ones, spec gmt 6.11
+SYNMOL_SCALE = 5.0  # of places in ångström, docs/papers/gmt.md#point-networks
+ACTSTRACK_SCALE = 100 / 2955.5  # docs/papers/gmt.md#point-networks
+AFFINITY = 10e-9  # mol/l, docs/papers/gmt.md#actstrack-tau3mu-synmol-plbind: what binds tighter is positive
+RESIDUES, ATOMS = 38, 119  # kinds, docs/papers/gmt.md#actstrack-tau3mu-synmol-plbind
+CHARGE = 16  # the column of x_lig after the categorical ones, docs/papers/gmt.md#actstrack-tau3mu-synmol-plbind
 _MADE = "docs/point-clouds.md"
 
 
@@ -91,7 +91,8 @@ def plbind(negatives: float = 0.1) -> Dataset:
     A node is a residue (type, accessible surface, B-factor) at its alpha carbon, joined to the five nearest. Residues
     in contact with the ligand are truth as well where it binds. The ligand lies in the columns `ligand_kind` (atomic
     number), `ligand_charge`, `ligand_pos` and `ligand_size`, which networks with `context=119` read. In training, the
-    share `negatives` of all batches has the ligands of other proteins, and then nothing binds (spec gmt 6.11).
+    share `negatives` of all batches has the ligands of other proteins, and then nothing binds
+    (docs/papers/gmt.md#actstrack-tau3mu-synmol-plbind).
     """
     given = dict(locals())
     if not 0 <= negatives <= 1:

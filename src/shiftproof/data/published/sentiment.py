@@ -178,7 +178,7 @@ def _by_degree(
     graphs = replace(graphs, columns={"degree": torch.from_numpy((edges / nodes).astype(np.float32))})
     if split == "gmt":
         parts = gmt_split(edges, nodes)
-        graphs = replace(graphs, edge_attr=torch.ones(graphs.num_edges, 1))  # spec gmt 6.6
+        graphs = replace(graphs, edge_attr=torch.ones(graphs.num_edges, 1))  # docs/papers/gmt.md#graph-sst2
     else:
         parts = degree_split(edges, nodes, "reversed" if split == "reversed" else "rising")
     for part, rows in parts.items():

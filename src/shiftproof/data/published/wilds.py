@@ -34,9 +34,9 @@ class _Known:
     task: Task = "multiclass"
 
 
-# spec pair 6.4: training domains and official measures
+# docs/papers/pair.md#wilds-domains: training domains and official measures
 KNOWN: dict[str, _Known] = {
-    "amazon": _Known(("user",), "percentile10", ("user",)),  # spec feat 6.4
+    "amazon": _Known(("user",), "percentile10", ("user",)),  # docs/papers/feat.md#wilds-measures
     "camelyon17": _Known(("hospital",), "accuracy", ("hospital",)),
     "civilcomments": _Known((*IDENTITIES, "y"), "worst_group", (*IDENTITIES, "y")),
     "fmow": _Known(("region", "year"), "worst_group", ("region",)),
@@ -54,8 +54,8 @@ def wilds(
 
     The folder `wilds` is looked for where all data are. Images become `size` by `size` pixels, texts bags of `words`
     words; `most` bounds the samples of each split (None: all of them; they have to fit into memory). Environments are
-    the training domains of spec pair 6.4; those of `val` and `test` are the groups the official measure is over. A
-    comment of CivilComments is repeated for every identity it mentions.
+    the training domains of docs/papers/pair.md#wilds-domains; those of `val` and `test` are the groups the official
+    measure is over. A comment of CivilComments is repeated for every identity it mentions.
     """
     given = dict(locals())
     if name not in KNOWN:

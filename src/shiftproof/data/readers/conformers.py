@@ -18,7 +18,7 @@ from shiftproof.errors import ShiftproofError, optional
 from shiftproof.runtime.files import write_safetensors
 from shiftproof.runtime.workers import process_pool
 
-OPTIMISATION_STEPS = 1000  # spec gmt 6.10
+OPTIMISATION_STEPS = 1000  # docs/papers/gmt.md#actstrack-tau3mu-synmol-plbind
 POSITIONS = "pos"
 
 

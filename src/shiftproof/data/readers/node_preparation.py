@@ -16,14 +16,14 @@ from shiftproof.errors import ShiftproofError
 Features = Literal["arctan", "row", "raw", "embedded"]
 Parts = tuple[Tensor, Tensor, Tensor]
 EMBEDDED = 302  # the width of GRB's Cora
-LEAVE_OUT, BLOCKS, BLOCK_SHARE, TEST_SHARE, TRAIN_SHARE = 0.05, 3, 0.3, 0.1, 0.6  # spec/hao.md §6.3
+LEAVE_OUT, BLOCKS, BLOCK_SHARE, TEST_SHARE, TRAIN_SHARE = 0.05, 3, 0.3, 0.1, 0.6  # docs/papers/hao.md#splits
 
 
 def arctan_normalize(x: Tensor) -> Tensor:
     r"""Features within (-1, 1): :math:`\tfrac2\pi\arctan\frac{x-\mu}{\sigma}`, mean and deviation over all entries.
 
     The deviation is the unbiased one; the order of the entries is kept, and a shift or a positive scale of the raw
-    features changes nothing (spec/hao.md §6.2).
+    features changes nothing (docs/papers/hao.md#features).
     """
     if x.numel() < 2:
         raise ShiftproofError("the arctan normalisation needs two features or more")
@@ -78,7 +78,7 @@ def grb_degree_split(degree: Tensor, seed: int = 0) -> Parts:
 
     The lowest 5 % of the degrees never test; the next three blocks of 30 % (easy, medium, hard) give 10 % of the nodes
     each to the test set; of all others the first 60 % of the nodes, shuffled, train and the rest validates. Node
-    numbers come sorted (spec/hao.md §6.3).
+    numbers come sorted (docs/papers/hao.md#splits).
     """
     n = len(degree)
     if n < 10:

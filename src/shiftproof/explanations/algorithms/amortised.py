@@ -27,9 +27,9 @@ from shiftproof.ranges import BelowOne, Count, NonNegative, Positive, Seed, chec
 Kind = Literal["pgexplainer", "graphmask"]
 KINDS: tuple[Kind, ...] = ("pgexplainer", "graphmask")
 Target = Literal["prediction", "label"]
-TEMPERATURES = (5.0, 1.0)  # spec gmt 5.4, from the first epoch to the last
-HARD_TEMPERATURE, SHIFT, STRETCH = 1 / 3, 3.0, (-0.2, 1.0)  # spec gmt 5.5
-# spec gmt 5.4 and 5.5: the weights of size and entropy
+TEMPERATURES = (5.0, 1.0)  # docs/papers/gmt.md#pgexplainer, from the first epoch to the last
+HARD_TEMPERATURE, SHIFT, STRETCH = 1 / 3, 3.0, (-0.2, 1.0)  # docs/papers/gmt.md#graphmask
+# docs/papers/gmt.md#pgexplainer, #graphmask: the weights of size and entropy
 SIZE = {"pgexplainer": 7.8e-5, "graphmask": 1.0}
 ENTROPY = {"pgexplainer": 0.01, "graphmask": 0.0}
 

@@ -18,7 +18,8 @@ from shiftproof.nn import GNNEncoder, Wiring, reverse_edges, segment_mean, symme
 from shiftproof.nn.edge_structure import OnMessages
 from shiftproof.ranges import Count, NonNegative, Positive, Seed, checked
 
-# spec gmt 5.5: how far the prediction may move for free, and the multiplier that makes it dear to move further
+# docs/papers/gmt.md#graphmask: how far the prediction may move for free, and the multiplier that makes it dear to move
+# further
 ALLOWANCE = 0.03
 FIRST_MULTIPLIER, MULTIPLIER_LR, MULTIPLIER_RANGE = 0.55, 1e-2, (-2.0, 30.0)
 
@@ -66,7 +67,8 @@ class LayerGates(nn.Module):
     Gates look at the pass of the whole graph. Layers are gated one after the other from the last to the first, each for
     an equal share of the epochs, those gated before staying so. An edge's score is the mean of its gates' chances over
     the layers, the share of them that need it: the largest would be 1 for all edges where a single layer keeps them
-    all, as the first layer must on graphs without node features. Both directions are averaged (spec gmt 5.5).
+    all, as the first layer must on graphs without node features. Both directions are averaged
+    (docs/papers/gmt.md#graphmask).
 
     A baseline still arrives once for each edge, so that layers which add messages up can go on counting neighbours.
     """

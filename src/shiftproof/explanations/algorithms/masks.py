@@ -39,7 +39,7 @@ def gnnexplainer(
 
     `M` starts at `N(1, 2 / nodes)`. Adam moves every entry by itself and the model is in evaluation mode, so one mask
     over the whole batch is the same as one graph after the other. With a `size` too small everything is kept; 0.1 is
-    the published weight for BA-2Motifs and GIN (spec gmt 5.3).
+    the published weight for BA-2Motifs and GIN (docs/papers/gmt.md#gnnexplainer).
     """
     owner, graphs = batch.edge_batch, batch.num_graphs
     with model.frozen():

@@ -81,7 +81,9 @@ def extension_gap(
     resamples: int = RESAMPLES,
     level: float = LEVEL,
 ) -> Estimate:
-    """The total variation between the prediction on soft weights and the mean one on random subgraphs (spec gmt 4.9).
+    """The total variation between the prediction on soft weights and the mean one on random subgraphs.
+
+    Source: docs/papers/gmt.md#gap.
 
     Zero for a model that is linear in its edge weights. Where a graph has more than 16 edges, the noise of
     `samples` draws adds to it, less of it with `draws="stratified"`.

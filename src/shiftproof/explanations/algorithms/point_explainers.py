@@ -42,7 +42,7 @@ class BernMask(_PostHocPoints):
     .. math:: \\min_M D(f(G ⊙ m), f(G)) + c_{size}\\, mean_u m_u + c_{ent}\\, mean_u H(m_u), \\quad m = σ(M)
 
     An edge has the product of its ends' masks. `steps` and `mask_lr` are those of Adam on the mask, `size` and
-    `entropy` the two weights (spec gmt 5.8).
+    `entropy` the two weights (docs/papers/gmt.md#point-cloud-baselines).
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class BernMaskP(_PostHocPoints):
         m_u \\sim concrete(MLP_φ(h_u))
 
     `explainer_epochs` and `explainer_lr` are those of the network, `size` and `entropy` the two weights
-    (spec gmt 5.8).
+    (docs/papers/gmt.md#point-cloud-baselines).
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class PointMask(Method):
 
     `threshold` is `t`, `penalty` λ; one encoder finds μ and σ and classifies. Evaluation takes `z = μ`. Points stay
     joined as they were. A network that does not look at places has
-    its features let through instead (spec gmt 5.8).
+    its features let through instead (docs/papers/gmt.md#point-cloud-baselines).
     """
 
     def __init__(

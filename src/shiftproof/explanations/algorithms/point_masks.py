@@ -1,7 +1,7 @@
 """Which points a trained model needs: masks found by descent or by a network, and gradients.
 
 Each function takes a `WeightedModel` and a batch and gives one score in [0, 1] for each point; no cloud's scores depend
-on the others. A mask `m` of points is one of edges, `m_u m_v` (spec/gmt.md 5.8).
+on the others. A mask `m` of points is one of edges, `m_u m_v` (docs/papers/gmt.md#point-cloud-baselines).
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ class PointMaskNetwork(MaskNetwork):
         """What the network minimises on a batch; the model is frozen already, and the temperature is always 1."""
         with torch.no_grad():
             nodes, original = model.nodes(batch), model(batch)
-        mask = sample_concrete(self(nodes, batch))  # spec gmt 5.8: temperature (1, 1), whatever PGExplainer's epoch has
+        # docs/papers/gmt.md#point-cloud-baselines: temperature (1, 1), whatever PGExplainer's epoch has
+        mask = sample_concrete(self(nodes, batch))
         kept = divergence(model(batch, lift_to_edges(mask, batch.edge_index)), original, model.task_of(original))
         price = segment_mean(bernoulli_entropy(mask), batch.batch, batch.num_graphs)
         return kept.mean() + self.size * mask.mean() + self.entropy * price.mean()

@@ -133,8 +133,8 @@ class PGExplainerMethod(_Amortised):
     .. math:: \\min_φ CE(f(G ⊙ m), y) + c_{size} \\sum_e m_e + c_{ent}\\, mean_e H(m_e), \\quad
         m_e \\sim concrete(MLP_φ([h_u ‖ h_v]), T_0 (T_1/T_0)^{epoch})
 
-    `size` and `entropy` left out are 7.8e-5 and 0.01 (spec gmt 5.4). `target="prediction"` explains what the model says
-    instead of what is true.
+    `size` and `entropy` left out are 7.8e-5 and 0.01 (docs/papers/gmt.md#pgexplainer). `target="prediction"` explains
+    what the model says instead of what is true.
     """
 
     @with_options_of(_Amortised)
@@ -164,7 +164,7 @@ class GraphMaskMethod(_Amortised):
     One gate an edge for all layers, as the published comparison has it. `layerwise` is GraphMask as its authors have
     it: a gate for each message of each layer, learned vectors in place of the messages shut out, and a multiplier that
     holds the prediction within `allowance`; an edge's score is then the mean over the layers. `size` left out is 1
-    (spec gmt 5.5).
+    (docs/papers/gmt.md#graphmask).
     """
 
     @with_options_of(_Amortised)

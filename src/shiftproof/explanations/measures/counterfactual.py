@@ -1,4 +1,7 @@
-"""Counterfactual fidelity: whether a prediction reacts when its explanation is replaced by noise (spec gmt 4.8)."""
+"""Counterfactual fidelity: whether a prediction reacts when its explanation is replaced by noise.
+
+Source: docs/papers/gmt.md#counterfactual-fidelity.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""How far apart two predictions are: total variation, Kullback-Leibler and Jensen-Shannon (spec gmt 7.7).
+"""How far apart two predictions are: total variation, Kullback-Leibler and Jensen-Shannon.
+
+Source: docs/papers/gmt.md#measures.
 
 Each takes distributions `[graphs, labels, classes]` and gives one value a graph, the mean over its labels.
 """

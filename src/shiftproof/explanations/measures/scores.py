@@ -31,9 +31,9 @@ def explanation_auc(
 ) -> Estimate:
     """The chance that a true edge (or node) is scored above another one, ties counting half.
 
-    `over="pooled"` compares the elements of all graphs with each other (the published figure, spec gmt 7.7),
-    `"graphs"` inside each graph that has both kinds, averaged. `among="marked"` looks only at graphs with any true
-    element, as is the custom for atoms and points.
+    `over="pooled"` compares the elements of all graphs with each other (the published figure,
+    docs/papers/gmt.md#measures), `"graphs"` inside each graph that has both kinds, averaged. `among="marked"` looks
+    only at graphs with any true element, as is the custom for atoms and points.
     """
     if over not in ("pooled", "graphs"):
         raise unknown("way of comparing", over, ("pooled", "graphs"))
@@ -96,8 +96,8 @@ def precision_at_k(
 ) -> Estimate:
     """The share of true elements among each graph's `k` best, averaged over graphs.
 
-    The share is of `k` even where a graph has fewer elements (spec gmt 7.7). `k=None` takes as many as the graph has
-    true ones, and leaves out graphs without any.
+    The share is of `k` even where a graph has fewer elements (docs/papers/gmt.md#measures). `k=None` takes as many as
+    the graph has true ones, and leaves out graphs without any.
     """
     if k is not None and (not isinstance(k, Integral) or k < 1):
         raise ShiftproofError(f"precision is taken of a whole number of elements, at least one, not {k!r}")

@@ -170,8 +170,8 @@ def simulate_feature_learning(
 ) -> FeatureHistory:
     r"""Gradient descent on two-patch data: first ERM, then IRMv1 with the step :math:`\eta/\lambda`.
 
-    `erm_steps=0` starts IRMv1 from scratch. Width, dimension and steps are our choice (spec feat 6.1); IRMv1 is stable
-    up to a step of about :math:`20/\lambda`.
+    `erm_steps=0` starts IRMv1 from scratch. Width, dimension and steps are our choice
+    (docs/papers/feat.md#two-patch-data); IRMv1 is stable up to a step of about :math:`20/\lambda`.
     """
     data = two_patch(alpha, tuple(betas), per_env, d, noise, seed)
     train, test = (PatchSamples.of(part) for part in (data.train, data.test))  # type: ignore[arg-type]

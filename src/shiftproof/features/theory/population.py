@@ -3,8 +3,9 @@ r"""The exact feature-learning dynamics of a linear two-layer network on two-pat
 With a linear activation and no noise the network is :math:`\hat y = \gamma_1 x_{inv} + \gamma_2 x_{spu}`, its margin on
 a sample is :math:`m = a\gamma_1 + b\gamma_2` with signs a, b, and an environment is four probabilities
 :math:`P_e(a, b)`. Gradient descent with step :math:`\eta` on all filters is gradient descent with step
-:math:`2\eta/m_{width}` on :math:`(\gamma_1, \gamma_2)` (spec feat 4.7.1). :math:`\gamma_1` and :math:`\gamma_2` are
-coefficients of the logit; the mean inner products of the filters, as plotted in the chapter, are half of them.
+:math:`2\eta/m_{width}` on :math:`(\gamma_1, \gamma_2)` (docs/papers/feat.md#population-dynamics). :math:`\gamma_1` and
+:math:`\gamma_2` are coefficients of the logit; the mean inner products of the filters, as plotted in the paper, are
+half of them.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Environments:
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """The means over each environment that the gradients are made of (spec feat 4.7.1)."""
+    """The means over each environment that the gradients are made of (docs/papers/feat.md#population-dynamics)."""
 
     a1: Array
     b1: Array
@@ -111,8 +112,8 @@ def erm_fixed_point(alpha: float = 0.25, betas: ArrayLike = (0.1, 0.2)) -> tuple
     return float(np.log((1 - alpha) / alpha)), float(np.log((1 - beta).sum() / beta.sum()))
 
 
-def thesis_fixed_point(alpha: float, betas: ArrayLike) -> tuple[float, float, float, float, float, float]:
-    r"""The same point as the chapter writes it: A, B, G_m, G_b, then half the logs of G_m G_b and of G_m / G_b."""
+def printed_fixed_point(alpha: float, betas: ArrayLike) -> tuple[float, float, float, float, float, float]:
+    r"""The same point as the paper writes it: A, B, G_m, G_b, then half the logs of G_m G_b and of G_m / G_b."""
     total = float(np.asarray(betas, dtype=float).sum())
     a = alpha * total / ((1 - alpha) * (2 - total))
     b = alpha * (2 - total) / ((1 - alpha) * total)
@@ -125,9 +126,9 @@ def amplification_threshold(
 ) -> float:
     r"""The spurious coefficient above which IRMv1 raises an invariant feature that is hardly learned.
 
-    The chapter says that IRMv1 cannot repair features ERM has not learned (:math:`\gamma_1 \approx 0`). Numerically it
+    The paper says that IRMv1 cannot repair features ERM has not learned (:math:`\gamma_1 \approx 0`). Numerically it
     pushes :math:`\gamma_1` down below this threshold only; above, and so at ERM's own optimum of
-    :math:`\gamma_2 = 1.7346`, it pushes it up (spec feat 4.7.2).
+    :math:`\gamma_2 = 1.7346`, it pushes it up (docs/papers/feat.md#theorems).
     """
     from scipy.optimize import brentq
 
@@ -151,7 +152,7 @@ def increment_bounds(
     r"""Lower and upper bounds of :math:`\Delta_\Gamma+\Delta_\Lambda` and of :math:`\Delta_\Gamma-\Delta_\Lambda`.
 
     `plus` and `minus` are the sums of the two so far, `pooled` the shares in the order of `SIGNS`, `delta` bounds how
-    far noise and initial weights move a margin, :math:`e^{|Q|} \le 1+\delta` (spec feat 4.7.2).
+    far noise and initial weights move a margin, :math:`e^{|Q|} \le 1+\delta` (docs/papers/feat.md#theorems).
     """
     both, only_inv, only_spu, none = pooled  # ++, +-, -+, --
 

@@ -15,7 +15,7 @@ from shiftproof.nn.kernels.cpu.availability import array, indices_serve
 from shiftproof.nn.segment import segment_count, segment_max, segment_mean, segment_min, segment_sum
 
 STATISTICS = ("mean", "min", "max", "std", "sum")
-LEAST_VARIANCE = 1e-5  # spec gmt 7.1
+LEAST_VARIANCE = 1e-5  # docs/papers/gmt.md#network
 
 
 class ByNode(NamedTuple):

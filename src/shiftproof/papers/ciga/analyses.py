@@ -1,4 +1,4 @@
-"""The analyses of the CIGA chapter as recipes: where learners fail, what the weights do, what a part is worth."""
+"""The analyses of the CIGA paper as recipes: where learners fail, what the weights do, what a part is worth."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from shiftproof.sweeps.recipes import Cell, Recipe, Row
 from shiftproof.sweeps.table import Ratio, rows_of, summarise
 from shiftproof.training.run import TIMING, Run
 
-# spec ciga 6.3: the four families of shift; A and B with random ("Struc-") and with shifted ("Mixed-") node features
+# docs/papers/ciga.md#failure-study: the four families of shift; A and B with random ("Struc-") and with shifted
+# ("Mixed-") node features
 FAMILIES = {
     "A, structure": "family=A",
     "A, mixed": "family=A,mixed=True",
@@ -26,17 +27,18 @@ FAMILIES = {
     "C (PIIF), mixed": "family=C",
     "D (PIIF, sizes too), mixed": "family=D",
 }
-DEPTHS = (5, 7)  # beside the 3 layers of the preset; spec ciga 9.1, not printed there
+DEPTHS = (5, 7)  # beside the 3 layers of the preset; docs/papers/ciga.md#failure-study, not printed there
 QUESTIONS = {  # what each column of panels compares, by the rows' labels; plain ERM has 3 layers
     "IRM": ("erm", "irm"),
     "depth": ("erm", *(f"erm layers={depth}" for depth in DEPTHS)),
     "1-2-3-GNN": ("erm", "k-gnn"),
 }
-STRENGTHS = (0.1, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0)  # spec ciga 9.2, of alpha and of beta
-FIXED_ALPHA = {"spmotif-mixed:bias=0.9": 4.0, "nci109": 1.0, "drugood-ec50-scaffold": 1.0}  # spec ciga 9.2
+STRENGTHS = (0.1, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0)  # docs/papers/ciga.md#sensitivity, of alpha and of beta
+# docs/papers/ciga.md#sensitivity
+FIXED_ALPHA = {"spmotif-mixed:bias=0.9": 4.0, "nci109": 1.0, "drugood-ec50-scaffold": 1.0}
 STAND_IN = "DrugOOD EC50 (curated from ChEMBL 29) stands in for the IC50 set of the paper, so figures differ from it."
 TIMED = "drugood-ec50-scaffold"
-# spec ciga 8.4: seconds a training epoch on DrugOOD-Scaffold (IC50), RTX 2080Ti
+# docs/papers/ciga.md#table-time: seconds a training epoch on DrugOOD-Scaffold (IC50), RTX 2080Ti
 PRINTED_SECONDS = {
     "erm": 8.055,
     "asap": 15.578,
@@ -49,13 +51,16 @@ PRINTED_SECONDS = {
     "ciga-v2": 46.181,
 }
 TIMES_ERM = Ratio("ratio", "erm")
-RATIOS = tuple(tenth / 10 for tenth in range(1, 10))  # spec ciga 9.8
+RATIOS = tuple(tenth / 10 for tenth in range(1, 10))  # docs/papers/ciga.md#ablations
 HARD = ("spmotif-struc:bias=0.9", "spmotif-mixed:bias=0.9")
 
 
 @register("ciga-failures", "recipes")
 def ciga_failures() -> Recipe:
-    """Accuracy against bias in four families of shift: ERM, IRM, deeper networks, a 1-2-3-GNN (spec ciga 9.1)."""
+    """Accuracy against bias in four families of shift: ERM, IRM, deeper networks, a 1-2-3-GNN.
+
+    Source: docs/papers/ciga.md#failure-study.
+    """
     learners = [("erm", {}), ("irm", {}), *(("erm", {"layers": depth}) for depth in DEPTHS), ("k-gnn", {})]
     cells = tuple(
         Cell(f"spmotif-failure:{family},bias={bias}", method, variant)
@@ -84,7 +89,10 @@ def draw_failures(rows: list[Row], path: Path) -> Path:
 
 @register("ciga-sensitivity", "recipes")
 def ciga_sensitivity() -> Recipe:
-    """How far alpha of CIGAv1 and beta of CIGAv2 may be off, on three data sets (spec ciga 9.2)."""
+    """How far alpha of CIGAv1 and beta of CIGAv2 may be off, on three data sets.
+
+    Source: docs/papers/ciga.md#sensitivity.
+    """
     cells = tuple(
         cell
         for data, alpha in FIXED_ALPHA.items()
@@ -110,7 +118,10 @@ def draw_sensitivity(rows: list[Row], path: Path) -> Path:
 
 @register("ciga-single-environment", "recipes")
 def ciga_single_environment() -> Recipe:
-    """Training on the largest assay alone: ROC-AUC of CIGA and its baselines on other assays (spec ciga 8.5, 9.4)."""
+    """Training on the largest assay alone: ROC-AUC of CIGA and its baselines on other assays.
+
+    Source: docs/papers/ciga.md#table-one-environment.
+    """
     data = "drugood-ec50-assay:largest_domain_only=True"
     cells = tuple(Cell(data, method) for method in (*BASELINES, "gib", *CIGA))
     return Recipe("ciga-single-environment", cells, seeds=5, note=STAND_IN, draw=draw_methods)
@@ -123,7 +134,10 @@ def draw_methods(rows: list[Row], path: Path) -> Path:
 
 @register("ciga-efficiency", "recipes")
 def ciga_efficiency() -> Recipe:
-    """Seconds a training epoch of every method on the same network, batches and device (spec ciga 8.4, 9.3)."""
+    """Seconds a training epoch of every method on the same network, batches and device.
+
+    Source: docs/papers/ciga.md#table-time.
+    """
     methods = (*BASELINES, "gib", "xgnn", *CIGA)
     note = (
         "The median of 10 epochs; runs go one after another, so that none slows another down. The helper models that "
@@ -172,7 +186,10 @@ def draw_efficiency(rows: list[Row], path: Path) -> Path:
 
 @register("ciga-explanations", "recipes")
 def ciga_explanations() -> Recipe:
-    """Which edges CIGAv2 keeps on SPMotif, three graphs each beside the true motif, and edge AUC (spec ciga 9.5)."""
+    """Which edges CIGAv2 keeps on SPMotif, three graphs each beside the true motif, and edge AUC.
+
+    Source: docs/papers/ciga.md#interpretation.
+    """
     sets = (f"spmotif-{kind}:bias={bias}" for kind in ("struc", "mixed") for bias in (0.6, 0.9))
     cells = tuple(Cell(data, "ciga-v2") for data in sets)
     note = "The figure shows the first test graph of each class, by the run named in 'drawn'."
@@ -207,7 +224,10 @@ def draw_explained(rows: list[Row], path: Path) -> Path:
 
 @register("ciga-ablations", "recipes")
 def ciga_ablations() -> Recipe:
-    """What each part of CIGA is worth on SPMotif at bias 0.9: terms, representation, share of edges (spec ciga 9.8)."""
+    """What each part of CIGA is worth on SPMotif at bias 0.9: terms, representation, share of edges.
+
+    Source: docs/papers/ciga.md#ablations.
+    """
     changes: tuple[tuple[str, dict[str, Any]], ...] = (
         ("ciga-v2", {}),
         ("ciga-v1", {}),

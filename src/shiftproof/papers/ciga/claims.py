@@ -1,4 +1,4 @@
-"""What the CIGA chapter claims of its tables (spec ciga 8.6)."""
+"""What the CIGA paper claims of its tables (docs/papers/ciga.md#what-counts-as-reproduced)."""
 
 from __future__ import annotations
 

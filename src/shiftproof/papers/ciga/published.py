@@ -6,7 +6,7 @@ from shiftproof.registry import register
 from shiftproof.sweeps.published import Printed, printed_table
 
 # each row: mean and deviation, data set by data set
-# spec ciga 8.1, per cent: SPMotif-Struc 0.33, 0.60, 0.90, then -Mixed
+# docs/papers/ciga.md#table-synthetic, per cent: SPMotif-Struc 0.33, 0.60, 0.90, then -Mixed
 TABLE1 = {
     "erm": "59.49 3.50 55.48 4.84 49.64 4.63 58.18 4.30 49.29 8.17 41.36 3.29",
     "asap": "64.87 13.8 64.85 10.6 57.29 14.5 66.88 15.0 59.78 6.78 50.45 4.90",
@@ -20,7 +20,7 @@ TABLE1 = {
     "ciga-v2": "77.33 9.13 69.29 3.06 63.41 7.38 72.42 4.80 70.83 7.54 54.25 5.38",
     "oracle": "88.70 0.17 88.70 0.17 88.70 0.17 88.73 0.25 88.73 0.25 88.73 0.25",
 }
-# spec ciga 8.3, MCC: NCI1, NCI109, PROTEINS, DD
+# docs/papers/ciga.md#table-size, MCC: NCI1, NCI109, PROTEINS, DD
 TABLE3 = {
     "erm": ".15 .05 .16 .02 .22 .09 .27 .09",
     "asap": ".16 .10 .15 .07 .22 .16 .21 .08",

@@ -18,7 +18,10 @@ CIGA = ("ciga-v1", "ciga-v2")
 
 @register("ciga-table1", "recipes")
 def ciga_table1() -> Recipe:
-    """SPMotif with structure and mixed shifts, three biases: accuracy of CIGA and its baselines (spec ciga 8.1)."""
+    """SPMotif with structure and mixed shifts, three biases: accuracy of CIGA and its baselines.
+
+    Source: docs/papers/ciga.md#table-synthetic.
+    """
     note = (
         "Epochs are chosen on the validation split. Penalties of IRM, V-REx, EIIL and IB-IRM are 1 (the papers search "
         "them); CNC takes CIGAv1's alpha. compat=reference is the released behaviour of CIGA."
@@ -27,7 +30,7 @@ def ciga_table1() -> Recipe:
     return Recipe("ciga-table1", cells, seeds=5, note=note, ours=CIGA, claims=claims.TABLE1)
 
 
-# one or two steps from the printed weights of spec ciga 7.4, inside the grids of D17
+# one or two steps from the printed weights of docs/papers/ciga.md#settings, inside the grids of D17
 CIGA_V2_TRIED: tuple[Mapping[str, Any], ...] = (
     {},
     {"spurious": "shared_detached"},
@@ -52,7 +55,10 @@ def chosen_and_judged(jobs: Sequence[Job]) -> list[Row]:
 
 @register("ciga-table3", "recipes")
 def ciga_table3() -> Recipe:
-    """TU graphs that grow at test time: Matthews correlation of CIGA, its baselines and kernels (spec ciga 8.3)."""
+    """TU graphs that grow at test time: Matthews correlation of CIGA, its baselines and kernels.
+
+    Source: docs/papers/ciga.md#table-size.
+    """
     sets = ("nci1", "nci109", "proteins", "dd")
     methods = ("erm", "dir", "irm", *CIGA, "wl-kernel", "gc-kernel")
     return Recipe("ciga-table3", make_cells(sets, methods), seeds=10, ours=CIGA, claims=claims.TABLE3)
@@ -60,7 +66,10 @@ def ciga_table3() -> Recipe:
 
 @register("ciga-drugood-ec50", "recipes")
 def ciga_drugood_ec50() -> Recipe:
-    """DrugOOD EC50 by assay, scaffold and size: ROC-AUC of CIGA and its baselines (figures of spec gala 8.2)."""
+    """DrugOOD EC50 by assay, scaffold and size: ROC-AUC of CIGA and its baselines, beside GALA's figures.
+
+    Source: docs/papers/gala.md#table-real.
+    """
     sets = tuple(f"drugood-ec50-{domain}" for domain in ("assay", "scaffold", "size"))
     note = "Files curated from ChEMBL 29; the published figures beside them are from ChEMBL 30, so compare with care."
     cells = make_cells(sets, ("erm", "irm", "dir", *CIGA))

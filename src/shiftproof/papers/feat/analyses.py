@@ -1,4 +1,4 @@
-"""The analyses of the FeAT chapter: how long to pre-train by ERM, how much to retain, how many rounds."""
+"""The analyses of the FeAT paper: how long to pre-train by ERM, how much to retain, how many rounds."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from shiftproof.registry import register
 from shiftproof.sweeps.jobs import Job
 from shiftproof.sweeps.recipes import Cell, Recipe, Row
 
-EPOCHS = (0, 50, 100, 150, 200, 250)  # spec feat 9.1
+EPOCHS = (0, 50, 100, 150, 200, 250)  # docs/papers/feat.md#epochs-of-plain-training
 OBJECTIVES = ("irm", "vrex", "irmx", "clove", "iga", "fishr")
-RETENTIONS = (0.0, 1e-2, 1e-1, 0.5, 1.0, 2.0, 10.0)  # spec feat 9.9
+RETENTIONS = (0.0, 1e-2, 1e-1, 0.5, 1.0, 2.0, 10.0)  # docs/papers/feat.md#retention-and-rounds
 ROUNDS = (1, 2, 3, 4)
 DATA = ("cmnist:validation=5000", "cmnist-m:validation=5000")
 
 
 @register("feat-pretraining", "recipes")
 def feat_pretraining() -> Recipe:
-    """OOD accuracy against the epochs of ERM before it, and FeAT beside them, on ColoredMNIST (spec feat 9.1)."""
+    """OOD accuracy against the epochs of ERM before it, and FeAT beside them, on ColoredMNIST.
+
+    Source: docs/papers/feat.md#epochs-of-plain-training.
+    """
     shared = {"objectives": OBJECTIVES, "head_steps": (500, 1000, 2000)}
     cells = [
         Cell(DATA[0], "feat-heads", {"features": "erm" if epochs else "none", "round_epochs": epochs or 1, **shared})
@@ -40,12 +43,15 @@ def feat_pretraining() -> Recipe:
 
 @register("feat-ablations", "recipes")
 def feat_ablations() -> Recipe:
-    """What the weight of retention and the number of rounds do to iFeAT on ColoredMNIST (spec feat 9.9)."""
+    """What the weight of retention and the number of rounds do to iFeAT on ColoredMNIST.
+
+    Source: docs/papers/feat.md#retention-and-rounds.
+    """
     shared: dict[str, Any] = {"features": "ifeat", "objectives": ("erm", "irm", "vrex"), "head_steps": (1000, 5000)}
     cells = [Cell(data, "feat-heads", {**shared, "retention": weight}) for data in DATA for weight in RETENTIONS]
     cells += [Cell(data, "feat-heads", {**shared, "rounds": count}) for data in DATA for count in ROUNDS]
     note = (
-        "Not in the thesis. retention is swept at the published number of rounds (2, and 3 on cmnist-m), rounds at the "
+        "Not in the paper. retention is swept at the published number of rounds (2, and 3 on cmnist-m), rounds at the "
         "published weight 0.01; without retention iFeAT is repeated training on the worst group. Penalty and length of "
         "the heads by 'val' or 'oracle'."
     )

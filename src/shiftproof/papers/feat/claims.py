@@ -1,4 +1,4 @@
-"""What the FeAT chapter claims of ColoredMNIST (spec feat 8.1)."""
+"""What the FeAT paper claims of ColoredMNIST (docs/papers/feat.md#table-coloredmnist)."""
 
 from __future__ import annotations
 

@@ -26,13 +26,16 @@ DATA = "cmnist-corner"
 MAPS = ("grad_cam", "saliency", "integrated_gradients")
 SHOWN = 4  # images of the figure
 MAPPED = 512  # test images whose maps are measured
-STEPS = 150  # spec feat 9.6: ERM for one, two and three times as long, FeAT for two rounds
+STEPS = 150  # docs/papers/feat.md#saliency-maps: ERM for one, two and three times as long, FeAT for two rounds
 SMOKE_STEPS, SMOKE_SAMPLES, SMOKE_MAPPED = 6, 120, 12
 
 
 @register("feat-gradcam", "recipes")
 def feat_gradcam() -> Recipe:
-    """Digits with a coloured patch in the corner: where CNNs trained by ERM and FeAT look (spec feat 9.6)."""
+    """Digits with a coloured patch in the corner: where CNNs trained by ERM and FeAT look.
+
+    Source: docs/papers/feat.md#saliency-maps.
+    """
     note = (
         "10,000 digits of 28x28 pixels in gray, a 5x5 patch of the colour in the corner; two convolutions (32 and 64 "
         "maps), 256 features, full batch, Adam 1e-3, L2 1e-3. ERM after 150, 300 and 450 steps, iFeAT after two rounds "
@@ -44,7 +47,10 @@ def feat_gradcam() -> Recipe:
 
 
 def digit_cnn() -> tuple[nn.Sequential, nn.Linear]:
-    """The network of spec feat 6.3: two convolutions with pooling and 256 features, and a head with one logit."""
+    """Two convolutions with pooling and 256 features, and a head with one logit.
+
+    Source: docs/papers/feat.md#corner-shortcut.
+    """
     featurizer = nn.Sequential(
         nn.Conv2d(3, 32, 3, padding=1),
         nn.ReLU(),

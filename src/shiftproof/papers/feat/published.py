@@ -1,9 +1,13 @@
-"""Figures printed in the FeAT chapter, in per cent, to stand beside ours (spec feat 8.1, 8.2)."""
+"""Figures printed in the FeAT paper, in per cent, to stand beside ours.
+
+Source: docs/papers/feat.md#table-coloredmnist, #table-rounds.
+"""
 
 from __future__ import annotations
 
 _COLUMNS = tuple((data, features) for data in ("cmnist", "cmnist-m") for features in ("none", "erm", "bonsai", "ifeat"))
-# spec feat 8.1: worst accuracy of the three test environments; features "none" are ERM-NF, trained with the head
+# docs/papers/feat.md#table-coloredmnist: worst accuracy of the three test environments; features "none" are ERM-NF,
+# trained with the head
 _HEADLINE = {
     "erm": "17.14 0.73 12.40 0.32 11.21 0.49 17.27 2.55 73.06 0.71 73.75 0.49 70.95 0.93 76.05 1.45",
     "irm": "67.29 0.99 59.81 4.46 70.28 0.72 70.57 0.68 76.89 3.25 73.84 0.56 76.71 4.10 82.33 1.77",
@@ -14,7 +18,7 @@ _HEADLINE = {
     "iga": "51.22 3.67 62.43 3.06 70.17 0.89 67.11 3.40 74.20 2.45 73.74 0.48 74.72 3.60 83.46 2.17",
     "fishr": "69.38 0.39 67.74 0.90 68.75 1.10 70.56 0.97 77.29 1.61 82.23 1.35 84.19 0.66 84.26 0.93",
 }
-# spec feat 8.2, by round; what the chapter calls retention is divided by the number of rounds before
+# docs/papers/feat.md#table-rounds, by round; what the paper calls retention is divided by the number of rounds before
 _ROUNDS = {
     ("cmnist", "train_accuracy"): "85.08 0.14 71.87 0.96 84.93 1.26",
     ("cmnist", "retention_reported"): "- - 88.11 4.28 43.82 0.59",
@@ -27,14 +31,14 @@ Figure = dict[str, float]
 
 
 def printed_head(data: str, features: str, objective: str) -> Figure | None:
-    """The chapter's figure for an objective on features of a data set, as fractions."""
+    """The paper's figure for an objective on features of a data set, as fractions."""
     if (data, features) not in _COLUMNS or objective not in _HEADLINE:
         return None
     return _at(_HEADLINE[objective], _COLUMNS.index((data, features)))
 
 
 def printed_round(data: str, metric: str, number: int) -> Figure | None:
-    """The chapter's figure of a round, counted from 1, as fractions."""
+    """The paper's figure of a round, counted from 1, as fractions."""
     text = _ROUNDS.get((data, metric), "")
     return _at(text, number - 1) if 2 * number <= len(text.split()) else None
 

@@ -1,4 +1,4 @@
-"""Recipes of the FeAT chapter: heads of many objectives on learned features, round by round, on images and graphs."""
+"""Recipes of the FeAT paper: heads of many objectives on learned features, round by round, on images and graphs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from shiftproof.sweeps.recipes import Cell, Recipe, Row
 from shiftproof.sweeps.table import how_made, rows_of, summarise
 from shiftproof.training.steps import Compile
 
-# spec feat 7.2: epochs (full batch: steps) of stage 1 by data set; Bonsai's second round as in its text and scripts
+# docs/papers/feat.md#coloredmnist-network: epochs (full batch: steps) of stage 1 by data set; Bonsai's second round as
+# in its text and scripts
 CMNIST_FEATURES: dict[str, tuple[Mapping[str, Any], ...]] = {
     "cmnist": (
         {"features": "erm", "round_epochs": 150},
@@ -65,7 +66,10 @@ def _short(job: Job) -> dict[str, Any]:
 
 @register("feat-cmnist", "recipes")
 def feat_cmnist() -> Recipe:
-    """ColoredMNIST, two versions: heads of eight objectives on ERM, Bonsai and FeAT features (spec feat 8.1)."""
+    """ColoredMNIST, two versions: heads of eight objectives on ERM, Bonsai and FeAT features.
+
+    Source: docs/papers/feat.md#table-coloredmnist.
+    """
     cells = [
         Cell(f"{data}:validation=5000", "feat-heads", {**chosen, "probe": True, "spurious": "colour"})
         for data, learned in CMNIST_FEATURES.items()
@@ -84,9 +88,9 @@ def feat_cmnist() -> Recipe:
     note = (
         "Worst accuracy of the three test environments, on half of the 10,000 held-out images. Penalty and length of "
         "stage 2 are one choice for all seeds: 'val' by the other half, drawn from the same three environments "
-        "(the chapter's protocol without its test images), 'oracle' by the test images themselves. Features 'none' are "
+        "(the paper's protocol without its test images), 'oracle' by the test images themselves. Features 'none' are "
         "trained together with the head after 150 steps of ERM (ERM-NF) at penalty 1e4, which was not searched. "
-        "The chapter's figures are from a search on test data. probe rows: DFR and DFR-s on halves of the test images."
+        "The paper's figures are from a search on test data. probe rows: DFR and DFR-s on halves of the test images."
     )
     return FeatRecipe(
         "feat-cmnist",
@@ -102,13 +106,16 @@ def feat_cmnist() -> Recipe:
 
 @register("feat-termination", "recipes")
 def feat_termination() -> Recipe:
-    """Training, retention and OOD accuracy of iFeAT round by round, and when each rule would stop (spec feat 8.2)."""
+    """Training, retention and OOD accuracy of iFeAT round by round, and when each rule would stop.
+
+    Source: docs/papers/feat.md#table-rounds.
+    """
     rounds = {"cmnist": 3, "cmnist-m": 4}
     chosen = {"objective": "erm", "epochs": 1, "termination": None}
     cells = tuple(Cell(data, "feat", {**chosen, "rounds": count}) for data, count in rounds.items())
     note = (
         "retention_accuracy is the true one; retention_reported is divided by the number of rounds before, as the "
-        "released code does, and that is what the chapter prints. stops_sum130 and the others are the share of seeds "
+        "released code does, and that is what the paper prints. stops_sum130 and the others are the share of seeds "
         "in which a rule would undo the round. ood_accuracy is the worst test environment with the round's own head."
     )
     return FeatRecipe("feat-termination", cells, seeds=10, first_seed=0, note=note, rows=round_rows, draw=draw_rounds)

@@ -1,4 +1,4 @@
-"""The theory of the FeAT chapter as a table and a figure: which features ERM and IRMv1 learn on two-patch data."""
+"""The theory of the FeAT paper as a table and a figure: which features ERM and IRMv1 learn on two-patch data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ QUANTITIES = ("C1", "C2", "invariant", "spurious", "train", "test")
 
 @register("feat-theory", "recipes")
 def feat_theory() -> Recipe:
-    """Two-patch data: which features ERM learns, and IRMv1 after it and from scratch (spec feat 9.2)."""
+    """Two-patch data: which features ERM learns, and IRMv1 after it and from scratch.
+
+    Source: docs/papers/feat.md#theory-figures.
+    """
     note = (
         "n=2500 an environment, alpha=0.25, betas=(0.1, 0.2), width 10, d=20, noise 0.01; ERM 1,000 steps of 1, "
         "IRMv1 1,000 steps of 1e-8 at lambda=1e8. Values are those at the end, by seed; 'curve' is the first seed's. "

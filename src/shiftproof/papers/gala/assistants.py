@@ -23,13 +23,16 @@ from shiftproof.training.run import Run
 
 PIECES = {"motif": "the motif", "base": "the base"}
 GROUPS = {"strength_correct": "where the assistant is right", "strength_incorrect": "where it is wrong"}
-CLUSTERS = 3  # spec gala 4.8, on two-piece graphs
+CLUSTERS = 3  # docs/papers/gala.md#settings, on two-piece graphs
 DRAWN = 1000  # points of a picture; t-SNE of more takes minutes and shows no more
 
 
 @register("gala-correlations", "recipes")
 def gala_correlations() -> Recipe:
-    """How often motif and base go with the class where the assistant is right and where it is wrong (spec gala 9.2)."""
+    """How often motif and base go with the class where the assistant is right and where it is wrong.
+
+    Source: docs/papers/gala.md#strengths-in-the-two-groups.
+    """
     note = (
         "The claim: the motif is as strong in both groups, the base is not. An assistant that follows the base "
         "alone has the motif at 0.867 (0.8 for a=0.7) in both and the base at 1 and 0; one that follows the motif "
@@ -89,7 +92,7 @@ def draw_correlations(rows: list[Row], path: Path) -> Path:
 
 @register("gala-assistants", "recipes")
 def gala_assistants() -> Recipe:
-    """t-SNE of what assistants see, coloured by environment, prediction and cluster, and how well these agree (9.7)."""
+    """t-SNE of what assistants see, coloured by environment, prediction and cluster, and how well these agree."""
     followed = {"ratio": 0.3, "protocol": "gala"}
     cells = (
         Cell(HARDEST, "erm", {"protocol": "gala"}),

@@ -1,4 +1,4 @@
-"""What the GALA chapter claims of its tables (spec gala 8.1, 8.2)."""
+"""What the GALA paper claims of its tables (docs/papers/gala.md#table-two-piece, #table-real)."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""Figures printed in the GALA chapter, in per cent, mean and deviation."""
+"""Figures printed in the GALA paper, in per cent, mean and deviation."""
 
 from __future__ import annotations
 
 from shiftproof.registry import register
 from shiftproof.sweeps.published import Printed, printed_table
 
-# spec gala 8.1, accuracy on two-piece graphs: {0.8,0.6} {0.8,0.7} {0.8,0.9} {0.7,0.9}; "CIGA" there is version 1
+# docs/papers/gala.md#table-two-piece, accuracy on two-piece graphs: {0.8,0.6} {0.8,0.7} {0.8,0.9} {0.7,0.9}; "CIGA"
+# there is version 1
 TABLE1 = {
     "erm": "77.33 0.47 75.65 1.62 51.37 1.20 42.73 3.82",
     "irm": "78.32 0.70 75.13 0.77 50.76 2.56 41.32 2.50",
@@ -23,7 +24,7 @@ TABLE1 = {
     "gala": "84.27 0.34 83.65 0.44 76.42 3.53 72.50 1.06",
     "oracle": "84.73 0.36 85.42 0.25 84.28 0.15 78.38 0.19",
 }
-# spec gala 8.2, ROC-AUC on DrugOOD: EC50 assay, scaffold, size, then Ki (curated from ChEMBL 30)
+# docs/papers/gala.md#table-real, ROC-AUC on DrugOOD: EC50 assay, scaffold, size, then Ki (curated from ChEMBL 30)
 DRUGOOD = {
     "erm": "76.42 1.59 64.56 1.25 61.61 1.52 74.61 2.28 69.38 1.65 76.63 1.34",
     "irm": "77.14 2.55 64.32 0.42 62.33 0.86 75.10 3.38 69.32 1.84 76.25 0.73",
@@ -41,7 +42,7 @@ DRUGOOD = {
     "gala": "77.56 2.88 66.28 0.45 64.25 1.21 77.92 2.48 73.17 0.88 77.40 2.04",
     "oracle": "84.77 0.58 82.66 1.19 84.53 0.60 91.08 1.43 88.58 0.64 92.50 0.53",
 }
-# spec gala 8.2, accuracy: CMNIST-75sp, Graph-SST2
+# docs/papers/gala.md#table-real, accuracy: CMNIST-75sp, Graph-SST2
 OTHERS = {
     "erm": "21.56 5.38 81.54 1.13",
     "irm": "20.25 3.12 82.52 0.79",

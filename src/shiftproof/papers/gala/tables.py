@@ -1,4 +1,4 @@
-"""The GALA chapter as recipes: its tables, its analyses, and ablations of what its argument rests on."""
+"""The GALA paper as recipes: its tables, its analyses, and ablations of what its argument rests on."""
 
 from __future__ import annotations
 
@@ -18,23 +18,29 @@ PLAIN = ("erm", "irm", "vrex", "ib-irm", "eiil", "cnc")
 GENERATE, INFER, RESOLVE = ("dir", "grea"), ("moleood", "gil"), ("disc", "ciga-v1")
 EC50 = tuple(f"drugood-ec50-{domain}" for domain in ("assay", "scaffold", "size"))
 CHEMBL = "Files curated from ChEMBL 29; the published figures beside them are from ChEMBL 30, so compare with care."
-COLOURED_ALIKE = "The validation split, which chooses the epoch, is coloured as the test split is (spec gala 6.3)."
-STRENGTHS = (0.5, 0.6, 0.7, 0.8, 0.9)  # spec gala 9.5: our choice, so that both regimes are seen
-ALPHAS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)  # spec gala 4.8, with 0
-COPIES = (0, 1, 2, 3, 4)  # spec gala 4.5, with 0
+COLOURED_ALIKE = (
+    "The validation split, which chooses the epoch, is coloured as the test split is (docs/papers/gala.md#cmnist-75sp)."
+)
+STRENGTHS = (0.5, 0.6, 0.7, 0.8, 0.9)  # docs/papers/gala.md#failure-study: our choice, so that both regimes are seen
+ALPHAS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)  # docs/papers/gala.md#settings, with 0
+COPIES = (0, 1, 2, 3, 4)  # docs/papers/gala.md#upsampling, with 0
 
 
 @register("gala-table1", "recipes")
 def gala_table1() -> Recipe:
-    """Two-piece graphs with a weak and with a dominating shortcut: GALA and everything beside it (spec gala 8.1)."""
+    """Two-piece graphs with a weak and with a dominating shortcut: GALA and everything beside it.
+
+    Source: docs/papers/gala.md#table-two-piece.
+    """
     methods = (*PLAIN, "xgnn", *GENERATE, "gsat", "cal", *INFER, *RESOLVE, "ciga-v2", "gala", "oracle", "oracle-xgnn")
     note = (
         "Epochs are chosen on the validation split. GALA takes the released settings of each column, with an "
         "assistant of ten epochs, and on {0.8, 0.7} with weight 8 and no copies, as validation prefers; "
-        "protocol=gala is all as released. Penalties that the chapter searches are the methods' defaults here, the "
+        "protocol=gala is all as released. Penalties that the paper searches are the methods' defaults here, the "
         "middle of each grid. The baselines are without the bugs of the code released with GALA, which the printed "
-        "rows may or may not have (spec gala 11). The Oracle is ERM on graphs whose base says nothing of the class; "
-        "the chapter does not say what network its own has, so there is one with XGNN's too. EIIL parts the samples "
+        "rows may or may not have (docs/papers/gala.md#released-code). The Oracle is ERM on graphs whose base says "
+        "nothing of the class; "
+        "the paper does not say what network its own has, so there is one with XGNN's too. EIIL parts the samples "
         "by what its reference gets wrong and gives up what that goes by: the motif where the shortcut is weak. "
         "compat=reference infers in every batch from noise, as the released code does, which parts them almost at "
         "random."
@@ -44,7 +50,8 @@ def gala_table1() -> Recipe:
     return Recipe("gala-table1", cells, seeds=5, note=note, ours=("gala",), claims=claims_gala.TABLE1)
 
 
-# spec gala 4.9: what the validation split may choose; an assistant of ten epochs has learned little but the shortcut
+# docs/papers/gala.md#search: what the validation split may choose; an assistant of ten epochs has learned little but
+# the shortcut
 ASSISTANTS: tuple[dict[str, Any], ...] = ({"reference_epochs": 10, "assistant_select": "last"}, {"protocol": "gala"})
 SEARCHED: dict[str, tuple[dict[str, Any], ...]] = {
     data: tuple(
@@ -59,7 +66,10 @@ SEARCHED: dict[str, tuple[dict[str, Any], ...]] = {
 
 @register("gala-search", "recipes")
 def gala_search() -> Recipe:
-    """GALA's assistant, contrast weight and copies on two-piece graphs, to be chosen on validation (spec gala 4.9)."""
+    """GALA's assistant, contrast weight and copies on two-piece graphs, to be chosen on validation.
+
+    Source: docs/papers/gala.md#search.
+    """
     cells = tuple(Cell(data, "gala", tried) for data, settings in SEARCHED.items() for tried in settings)
     note = "What the validation split would choose, and what the test split then says."
     return Recipe("gala-search", cells, seeds=1, note=note, rows=chosen_and_judged)
@@ -67,7 +77,10 @@ def gala_search() -> Recipe:
 
 @register("gala-drugood-search", "recipes")
 def gala_drugood_search() -> Recipe:
-    """GALA's proxy, contrast weight and copies on EC50-Assay, to be chosen on validation (spec gala 4.9)."""
+    """GALA's proxy, contrast weight and copies on EC50-Assay, to be chosen on validation.
+
+    Source: docs/papers/gala.md#search.
+    """
     tried = [
         {"protocol": "gala", "proxy": proxy, "alpha": alpha, "upsample": upsample}
         for proxy in ("cluster", "label")
@@ -81,7 +94,10 @@ def gala_drugood_search() -> Recipe:
 
 @register("gala-cmnist-search", "recipes")
 def gala_cmnist_search() -> Recipe:
-    """GALA's assistant, proxy, contrast weight and copies on CMNIST-75sp, chosen on validation (spec gala 4.9)."""
+    """GALA's assistant, proxy, contrast weight and copies on CMNIST-75sp, chosen on validation.
+
+    Source: docs/papers/gala.md#search.
+    """
     proxies: tuple[dict[str, Any], ...] = ({"proxy": "label"}, {"proxy": "cluster", "clusters": 2})
     tried = [
         {"protocol": "gala", "assistant": assistant, **proxy, "alpha": alpha, "upsample": upsample}
@@ -97,7 +113,10 @@ def gala_cmnist_search() -> Recipe:
 
 @register("gala-drugood-ec50", "recipes")
 def gala_drugood_ec50() -> Recipe:
-    """DrugOOD EC50 by assay, scaffold and size: ROC-AUC of GALA and its baselines (spec gala 8.2)."""
+    """DrugOOD EC50 by assay, scaffold and size: ROC-AUC of GALA and its baselines.
+
+    Source: docs/papers/gala.md#table-real.
+    """
     methods = ("erm", "grea", "gsat", "disc", "moleood", "ciga-v1", "ciga-v2", "gala")
     cells = make_cells(EC50, methods, protocol="gala")
     return Recipe("gala-drugood-ec50", cells, seeds=3, note=CHEMBL, ours=("gala",), claims=claims_gala.DRUGOOD)
@@ -105,7 +124,10 @@ def gala_drugood_ec50() -> Recipe:
 
 @register("gala-cmnist", "recipes")
 def gala_cmnist() -> Recipe:
-    """CMNIST-75sp by the chapter's protocol: accuracy of ERM, CIGA and GALA (spec gala 8.2)."""
+    """CMNIST-75sp by the paper's protocol: accuracy of ERM, CIGA and GALA.
+
+    Source: docs/papers/gala.md#table-real.
+    """
     cells = make_cells(("cmnist-75sp",), ("erm", "ciga-v1", "gala"), protocol="gala")
     cells += make_cells(("cmnist-75sp",), ("gala",))
     note = (
@@ -117,7 +139,10 @@ def gala_cmnist() -> Recipe:
 
 @register("gala-sst2-trees", "recipes")
 def gala_sst2_trees() -> Recipe:
-    """A stand-in for Graph-SST2 from parse trees, low degrees to high: ERM, XGNN, CIGA and GALA (spec gala 8.2)."""
+    """A stand-in for Graph-SST2 from parse trees, low degrees to high: ERM, XGNN, CIGA and GALA.
+
+    Source: docs/papers/gala.md#table-real.
+    """
     note = "Sentences of the treebank with features from the spelling, not Graph-SST2; no printed figure fits."
     return Recipe(
         "gala-sst2-trees", make_cells(("sst2-trees",), ("erm", "xgnn", "ciga-v1", "gala")), seeds=3, note=note
@@ -126,7 +151,10 @@ def gala_sst2_trees() -> Recipe:
 
 @register("gala-failures", "recipes")
 def gala_failures() -> Recipe:
-    """Accuracy against the strength of the shortcut at a = 0.7: who generates, infers or resolves (spec gala 9.5)."""
+    """Accuracy against the strength of the shortcut at a = 0.7: who generates, infers or resolves.
+
+    Source: docs/papers/gala.md#failure-study.
+    """
     sets = tuple(f"two-piece:a=0.7,b={strength}" for strength in STRENGTHS)
     methods = ("erm", "xgnn", "gala", *GENERATE, *INFER, *RESOLVE)
     note = "The motif goes with the class in 0.8 of all graphs, so the shortcut dominates from b above 0.8 on."
@@ -149,7 +177,10 @@ def draw_failures(rows: list[Row], path: Path) -> Path:
 
 @register("gala-sensitivity", "recipes")
 def gala_sensitivity() -> Recipe:
-    """How far GALA's contrast weight and its upsampling may be off on {0.7, 0.9} (spec gala 9.4)."""
+    """How far GALA's contrast weight and its upsampling may be off on {0.7, 0.9}.
+
+    Source: docs/papers/gala.md#sensitivity.
+    """
     cells = (
         *(Cell(HARDEST, "gala", {"alpha": alpha}) for alpha in ALPHAS),
         *(Cell(HARDEST, "gala", {"upsample": copies}) for copies in COPIES),
@@ -173,7 +204,10 @@ def draw_sensitivity(rows: list[Row], path: Path) -> Path:
 
 @register("gala-ciga-v2", "recipes")
 def gala_ciga_v2() -> Recipe:
-    """CIGA, CIGAv2, GALA, and GALA with CIGAv2's hinge, on scaffolds and on {0.8, 0.9} (spec gala 9.3)."""
+    """CIGA, CIGAv2, GALA, and GALA with CIGAv2's hinge, on scaffolds and on {0.8, 0.9}.
+
+    Source: docs/papers/gala.md#with-the-hinge.
+    """
     cells = tuple(
         Cell(data, method, {**variant, "protocol": "gala"})
         for data in ("drugood-ec50-scaffold", TWO_PIECE[2])
@@ -185,7 +219,10 @@ def gala_ciga_v2() -> Recipe:
 
 @register("gala-ablations", "recipes")
 def gala_ablations() -> Recipe:
-    """What GALA's parts are worth, and what happens when the proxy follows the motif (spec gala 3.6, 9.6)."""
+    """What GALA's parts are worth, and what happens when the proxy follows the motif.
+
+    Source: docs/papers/gala.md#objective, #ablations.
+    """
     changes: tuple[dict[str, Any], ...] = (
         {},
         {"protocol": "gala"},
@@ -215,7 +252,8 @@ def gala_ablations() -> Recipe:
     )
     note = (
         "alpha=0 is upsampling alone, upsample=off the contrast alone, both together the interpretable GNN. "
-        "proxy=base is the oracle; proxy=motif follows the cause, where the one-hot toy of spec gala 3.6 says the "
+        "proxy=base is the oracle; proxy=motif follows the cause, where the one-hot toy of "
+        "docs/papers/gala.md#objective says the "
         "term does harm. The upsampling goes by the assistant's errors whatever the proxy is."
     )
     return Recipe("gala-ablations", cells, seeds=5, note=note, draw=draw_ablations)

@@ -1,4 +1,4 @@
-"""What the GMT chapter claims of its tables (spec gmt 8.1, 8.2)."""
+"""What the GMT paper claims of its tables (docs/papers/gmt.md#table-explanation, #table-prediction)."""
 
 from __future__ import annotations
 

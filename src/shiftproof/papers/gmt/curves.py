@@ -25,7 +25,8 @@ from shiftproof.sweeps.recipes import Recipe, Row, Work
 from shiftproof.sweeps.table import summarise
 from shiftproof.training.trainer import Trainer
 
-# spec gmt 9.1 and 9.2: the simulated extension with 10 and with 100 subgraphs, and what happens without the warm-up
+# docs/papers/gmt.md#experiments: the simulated extension with 10 and with 100 subgraphs, and what happens without the
+# warm-up
 LINES: dict[str, tuple[str, dict[str, Any]]] = {
     "gsat": ("gsat", {}),
     "gmt-lin": ("gmt-lin", {}),
@@ -42,7 +43,10 @@ Look = dict[str, dict[str, float]]  # measures by split
 
 @register("gmt-counterfactual-curves", "recipes")
 def gmt_counterfactual_curves() -> Recipe:
-    """Counterfactual fidelity of GSAT and GMT epoch by epoch, with and without warm-up (spec gmt 9.1, 9.2)."""
+    """Counterfactual fidelity of GSAT and GMT epoch by epoch, with and without warm-up.
+
+    Source: docs/papers/gmt.md#experiments.
+    """
     note = (
         f"Every {EVERY} epochs, before the epoch, and before the last one: the mean distance between predictions when "
         f"logits of attention are drawn anew {DRAWS} times, on the first {LOOKED_AT} graphs of each split; edge_auc of "

@@ -1,4 +1,4 @@
-"""The recipe of the GMT chapter on point clouds: do scores of points find the true ones?"""
+"""The recipe of the GMT paper on point clouds: do scores of points find the true ones?"""
 
 from __future__ import annotations
 
@@ -34,10 +34,14 @@ EXPLAINED_BY = (
 
 @register("gmt-geometric", "recipes")
 def gmt_geometric() -> Recipe:
-    """Point clouds with known reasons, EGNN: AUC and precision of point scores, and predictions (spec gmt 8.3, 8.4)."""
+    """Point clouds with known reasons, EGNN: AUC and precision of point scores, and predictions.
+
+    Source: docs/papers/gmt.md#table-points, #table-points-prediction.
+    """
     note = (
         "node_auc and node_precision_at_K are taken over the points of positive test clouds that have both true and "
-        "other points (spec gmt 7.7). Epochs are chosen by validation accuracy; predictions are given as accuracy and "
+        "other points (docs/papers/gmt.md#measures). Epochs are chosen by validation accuracy; predictions are given "
+        "as accuracy and "
         "as ROC-AUC. toy-tracks is generated and has no published figure. synmol-3d has the published molecules with "
         "other conformers, so its figures are near the printed ones at best. On toy-tracks only directions are seen, "
         "which PointMask cannot change unless it masks a point altogether."
@@ -90,7 +94,10 @@ def _found(job: Job) -> dict[str, float | None]:
 
 
 def with_both_kinds(clouds: GraphSet) -> GraphSet:
-    """The positive clouds in which some points are true and some are not (spec gmt 7.7)."""
+    """The positive clouds in which some points are true and some are not.
+
+    Source: docs/papers/gmt.md#measures.
+    """
     assert clouds.node_truth is not None
     owner = torch.repeat_interleave(torch.arange(len(clouds)), clouds.sizes)
     true = torch.zeros(len(clouds)).index_add_(0, owner, clouds.node_truth.cpu().float())

@@ -23,8 +23,8 @@ MOLECULES = ("benzene", "logic7", "logic8", "logic10", "crippen")
 EXPLAINED_BY = ("gsat", "gmt-lin", "gmt-sam", "gnnexplainer")
 REACTING = ("ba-2motifs:source=published", "mutag")
 SPLITS = ("train", "val", "test")
-SAMPLED = (10, 100)  # spec gmt 9.1: subgraphs of the simulated extension
-DRAWS = 10  # spec gmt 4.8
+SAMPLED = (10, 100)  # docs/papers/gmt.md#experiments: subgraphs of the simulated extension
+DRAWS = 10  # docs/papers/gmt.md#counterfactual-fidelity
 TIMES_GSAT = Ratio("times_gsat", "gsat")
 REACTIONS, EXTRACTOR = "reactions.json", "extractor"
 Question = tuple[str, int | None, str, str]  # method, samples, split, distance
@@ -35,8 +35,9 @@ MOST_GRAPHS, SMOKE_GRAPHS = 2000, 24  # of a split; a smoke run is one of a sing
 def gmt_attribution() -> Recipe:
     """Molecules with known deciding atoms: how well GSAT, GMT and GNNExplainer find these atoms; and predictions."""
     note = (
-        "node_auc is taken over all atoms of test molecules that have a marked one (spec gmt 7.7); scores of edges "
-        "become scores of atoms as the mean over an atom's bonds. Atoms of crippen are marked where their part of logP "
+        "node_auc is taken over all atoms of test molecules that have a marked one (docs/papers/gmt.md#measures); "
+        "scores of edges become scores of atoms as the mean over an atom's bonds. Atoms of crippen are "
+        "marked where their part of logP "
         "is above the mean of the molecule. Settings are those of Mutag, nothing was searched, and there is no "
         "published figure."
     )
@@ -57,7 +58,10 @@ def draw_atoms(rows: list[Row], path: Path) -> Path:
 
 @register("gmt-counterfactual", "recipes")
 def gmt_counterfactual() -> Recipe:
-    """Does a prediction react to its explanation: counterfactual fidelity of GSAT and GMT (spec gmt 4.8, 9.1)."""
+    """Does a prediction react to its explanation: counterfactual fidelity of GSAT and GMT.
+
+    Source: docs/papers/gmt.md#counterfactual-fidelity, #experiments.
+    """
     note = (
         "Logits of attention are drawn anew 10 times with the mean and deviation of their graph; rows hold the mean "
         "distance between predictions at the selected epoch, and the interval over graphs of each seed. gmt-simulated "

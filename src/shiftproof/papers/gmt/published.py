@@ -1,10 +1,13 @@
-"""Figures printed in the GMT chapter, in per cent, to stand beside ours (spec gmt 8.1, 8.2, 8.5)."""
+"""Figures printed in the GMT paper, in per cent, to stand beside ours.
+
+Source: docs/papers/gmt.md#table-explanation, #table-prediction, #table-decoders.
+"""
 
 from __future__ import annotations
 
 # mean and deviation, data set by data set; "-" where nothing is printed
 _SETS = ("ba-2motifs", "mutag", "mnist-75sp", "spmotif-gsat:0.5", "spmotif-gsat:0.7", "spmotif-gsat:0.9")
-_EXPLANATION = {  # spec gmt 8.1: AUC of the edge scores
+_EXPLANATION = {  # docs/papers/gmt.md#table-explanation: AUC of the edge scores
     ("gin", "gnnexplainer"): "67.35 3.29 61.98 5.45 59.01 2.04 62.62 1.35 62.25 3.61 58.86 1.93",
     ("gin", "pgexplainer"): "84.59 9.09 60.91 17.10 69.34 4.32 69.54 5.64 72.33 9.18 72.34 2.91",
     ("gin", "graphmask"): "92.54 8.07 62.23 9.01 73.10 6.41 72.06 5.58 73.06 4.91 66.68 6.96",
@@ -21,7 +24,9 @@ _EXPLANATION = {  # spec gmt 8.1: AUC of the edge scores
     ("pna", "gmt-sam"): "99.60 0.48 99.89 0.05 87.34 1.79 88.27 1.71 86.58 1.89 85.26 1.92",
 }
 _PREDICTED_SETS = ("molhiv", "graph-sst2", "mnist-75sp", "spmotif-gsat:0.5", "spmotif-gsat:0.7", "spmotif-gsat:0.9")
-_PREDICTION = {  # spec gmt 8.2: accuracy, of molhiv ROC-AUC; GMT-sam with GIN at 0.5: the deviation of 8.5
+# docs/papers/gmt.md#table-prediction: accuracy, of molhiv ROC-AUC; GMT-sam with GIN at 0.5: the deviation of
+# #table-decoders
+_PREDICTION = {
     ("gin", "erm"): "76.69 1.25 82.73 0.77 95.74 0.36 39.87 1.30 39.04 1.62 38.57 2.31",
     ("gin", "gib"): "76.43 2.65 82.99 0.67 93.10 1.32 54.36 7.09 48.51 5.76 46.19 5.63",
     ("gin", "dir"): "76.34 1.01 82.32 0.85 88.51 2.57 45.49 3.81 41.13 2.62 37.61 2.02",
@@ -35,7 +40,7 @@ _PREDICTION = {  # spec gmt 8.2: accuracy, of molhiv ROC-AUC; GMT-sam with GIN a
     ("pna", "gmt-sam"): "80.58 0.83 82.36 0.96 95.75 0.42 71.98 3.44 69.68 3.99 67.90 3.60",
 }
 _BIASES = ("0.5", "0.7", "0.9")
-_DECODERS = {  # spec gmt 8.5, GIN: accuracy at the three biases, then the AUC of the edge scores
+_DECODERS = {  # docs/papers/gmt.md#table-decoders, GIN: accuracy at the three biases, then the AUC of the edge scores
     "new-mul-min0": "60.09 5.57 54.34 4.04 55.83 5.68 85.50 2.40 84.67 2.38 73.49 5.33",
     "old-mul-min0": "58.83 7.22 55.04 4.73 55.77 5.97 85.52 2.41 84.65 2.42 73.49 5.33",
     "new-mul-max1": "44.49 2.65 49.77 2.31 50.22 2.79 85.50 2.39 84.66 2.37 73.50 5.31",

@@ -1,4 +1,7 @@
-"""Figures printed in the GMT chapter for point clouds and EGNN, in per cent (spec gmt 8.3, 8.4)."""
+"""Figures printed in the GMT paper for point clouds and EGNN, in per cent.
+
+Source: docs/papers/gmt.md#table-points, #table-points-prediction.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _EXPLANATION = {
     "gmt-lin": "77.45 1.69 81.81 1.57 79.17 0.82 68.94 1.08 96.17 1.44 86.33 6.16 59.70 1.10 70.62 3.59",
     "gmt-sam": "75.61 1.86 81.96 1.35 78.28 1.34 65.69 2.61 93.93 3.59 83.20 4.74 60.03 1.02 72.56 2.27",
 }
-# headed AUC, but selected and maybe reported as accuracy (spec gmt 7.6)
+# headed AUC, but selected and maybe reported as accuracy (docs/papers/gmt.md#selection)
 _PREDICTION = {
     "erm": "97.40 0.32 82.75 0.16 99.30 0.20 85.31 2.21",
     "gmt-lin": "93.92 0.98 82.60 0.17 99.26 0.27 86.29 0.80",

@@ -1,4 +1,4 @@
-"""Recipes of the GMT chapter: do edge scores find the true edges, and does the classifier hold?"""
+"""Recipes of the GMT paper: do edge scores find the true edges, and does the classifier hold?"""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from shiftproof.sweeps.recipes import Cell, Recipe, Row
 from shiftproof.sweeps.table import rows_of
 from shiftproof.training.steps import Compile
 
-SPMOTIF = tuple(f"spmotif-gsat:b={b},edge_ones=True" for b in (0.5, 0.7, 0.9))  # spec gmt 6.4: ones on the edges
+# docs/papers/gmt.md#spurious-motif: ones on the edges
+SPMOTIF = tuple(f"spmotif-gsat:b={b},edge_ones=True" for b in (0.5, 0.7, 0.9))
 EXPLAINED = ("ba-2motifs:source=published", "mutag", *SPMOTIF, "mnist-75sp")
 PREDICTED = ("molhiv", "mnist-75sp", *SPMOTIF)
 OURS = ("gsat", "gmt-lin", "gmt-sam", "gsat-min0")
 GMT = ("gmt-lin", "gmt-sam")
 PNA = {"protocol": "gmt-pna"}
-PENALTIES = (2.0, 1.0, 0.5, 0.1)  # spec gmt 7.5: what was searched
+PENALTIES = (2.0, 1.0, 0.5, 0.1)  # docs/papers/gmt.md#gmt-settings: what was searched
 FEWER_SEEDS = {"mnist-75sp": 3, "molhiv": 3}
 
 
 @dataclass(frozen=True)
 class GMTRecipe(Recipe):
-    """A recipe whose runs lie in the folder "gmt" beside its own, so that the tables of the chapter share them.
+    """A recipe whose runs lie in the folder "gmt" beside its own, so that the tables of the paper share them.
 
     They share stages too: GSAT's run is the extractor of `gsat-min0`, explainers explain the same model, and decoders
     of GMT-sam stand on the same extractor, as far as one is finished when another begins. `fewer` are data sets that
@@ -87,7 +88,7 @@ def _with_printed(rows: list[Row]) -> list[Row]:
 
 
 def _printed(row: Row) -> dict[str, float] | None:
-    """The chapter's figure where the row is what the chapter ran."""
+    """The paper's figure where the row is what the paper ran."""
     variant: dict[str, Any] = dict(row["variant"])
     conv = "pna" if variant.pop("protocol", None) == "gmt-pna" else "gin"
     key = key_of(row["dataset"])
@@ -101,7 +102,10 @@ def _printed(row: Row) -> dict[str, float] | None:
 
 @register("gmt-table1", "recipes")
 def gmt_table1() -> Recipe:
-    """Explanations on graphs with known reasons, GIN and PNA: AUC of edge scores of GMT and others (spec gmt 8.1)."""
+    """Explanations on graphs with known reasons, GIN and PNA: AUC of edge scores of GMT and others.
+
+    Source: docs/papers/gmt.md#table-explanation.
+    """
     cells = _both(EXPLAINED, (*OURS, "gnnexplainer", "pgexplainer", "dir"))
     note = (
         "Settings are the published ones; GMT-sam keeps half of the edges, as the released code does whatever its "
@@ -114,7 +118,10 @@ def gmt_table1() -> Recipe:
 
 @register("gmt-table2", "recipes")
 def gmt_table2() -> Recipe:
-    """Predictions on molecules, digits and Spurious-Motif, GIN and PNA: accuracy, of MolHIV ROC-AUC (spec gmt 8.2)."""
+    """Predictions on molecules, digits and Spurious-Motif, GIN and PNA: accuracy, of MolHIV ROC-AUC.
+
+    Source: docs/papers/gmt.md#table-prediction.
+    """
     note = "Runs are those of gmt-table1 where both have them. Graph-SST2 needs its authors' archive and is left out."
     cells = _both(PREDICTED, ("erm", *OURS, "dir"))
     return GMTRecipe(
@@ -124,7 +131,10 @@ def gmt_table2() -> Recipe:
 
 @register("gmt-decoders", "recipes")
 def gmt_decoders() -> Recipe:
-    """What the second stage of GMT-sam does to the weights: nine decoders on Spurious-Motif, GIN (spec gmt 8.5)."""
+    """What the second stage of GMT-sam does to the weights: nine decoders on Spurious-Motif, GIN.
+
+    Source: docs/papers/gmt.md#table-decoders.
+    """
     cells = tuple(Cell(data, "gmt-sam", decoder) for data in SPMOTIF for decoder in DECODERS.values())
     note = "A decoder takes over the extractor of one that is finished, else it trains its own."
     return GMTRecipe("gmt-decoders", cells, 10, 0, note, both_rows)
@@ -159,7 +169,10 @@ def gmt_search() -> Recipe:
 
 @register("gmt-controls", "recipes")
 def gmt_controls() -> Recipe:
-    """Where GMT's gains come from: each of its choices undone, on Spurious-Motif with bias 0.5 (spec gmt 8.7)."""
+    """Where GMT's gains come from: each of its choices undone, on Spurious-Motif with bias 0.5.
+
+    Source: docs/papers/gmt.md#what-counts-as-reproduced.
+    """
     data = SPMOTIF[0]
     key = key_of(data)
     undone: tuple[tuple[str, dict[str, Any]], ...] = (

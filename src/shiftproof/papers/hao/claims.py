@@ -1,4 +1,7 @@
-"""What the HAO chapter claims of its attacks (spec hao 8.1, 8.3, 8.7)."""
+"""What the HAO paper claims of its attacks.
+
+Source: docs/papers/hao.md#table-untargeted, #table-average, #what-counts-as-reproduced.
+"""
 
 from __future__ import annotations
 

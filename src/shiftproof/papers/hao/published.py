@@ -1,9 +1,13 @@
-"""Figures printed in the HAO chapter (spec hao 8.1, 8.3) and, for Metattack, in the paper of Pro-GNN; in per cent."""
+"""Figures printed in the HAO paper and, for Metattack, in the paper of Pro-GNN; in per cent.
+
+Source: docs/papers/hao.md#table-untargeted, #table-average.
+"""
 
 from __future__ import annotations
 
 COLUMNS = ("homo", "robust", "combo", "average")
-# spec hao 8.1 (Homo, Robust, Combo) and 8.3 (average over 38 defences), non-targeted, GRB's graphs and splits
+# docs/papers/hao.md#table-untargeted (Homo, Robust, Combo) and #table-average (over 38 defences), non-targeted, GRB's
+# graphs and splits
 _TABLE = {
     "cora": {
         ("clean", False): "85.74 86.00 87.29 84.74",
@@ -70,7 +74,7 @@ Figure = dict[str, float | None]
 
 
 def printed_column(data: str, attack: str, hao: bool, column: str) -> Figure | None:
-    """The chapter's figure in a column of its tables, as a fraction; no deviations are printed."""
+    """The paper's figure in a column of its tables, as a fraction; no deviations are printed."""
     if column == "mlp":
         return _figure(_MLP.get(data))
     line = _TABLE.get(data, {}).get((attack, hao))

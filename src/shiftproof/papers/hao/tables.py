@@ -1,4 +1,4 @@
-"""The tables of the HAO chapter: attacks with and without HAO against the zoo, and published Metattack graphs."""
+"""The tables of the HAO paper: attacks with and without HAO against the zoo, and published Metattack graphs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from shiftproof.sweeps.recipes import Recipe, Row, Work
 from shiftproof.sweeps.table import summarise
 
 ATTACKS = ("pgd", "metagia", "agia", "tdgia", "atdgia")
-PUBLISHED = 1.0  # the released weight on Cora and Citeseer (spec hao 7)
+PUBLISHED = 1.0  # the released weight on Cora and Citeseer (docs/papers/hao.md#weights-and-rounds)
 EXAMINERS_FROM = 100  # the attacker's examiners have seeds that no defence has
 DEFENCES_OF_METATTACK = ("gcn", "gat", "robustgcn", "gcn-jaccard", "gcnguard", "eguard", "rgat", "mlp")
 # the networks that these graphs are usually attacked and defended with: two layers of 16, eight heads of 8 for GAT
@@ -42,7 +42,10 @@ CHOSEN = (
 
 @register("hao-cora", "recipes")
 def hao_cora() -> Recipe:
-    """Cora: five injection attacks with and without HAO against the 38 defences (spec hao 8.1, 8.3)."""
+    """Cora: five injection attacks with and without HAO against the 38 defences.
+
+    Source: docs/papers/hao.md#table-untargeted, #table-average.
+    """
     note = (
         "Planetoid's Cora, its words embedded in 302 dimensions, with a GRB-style split; not GRB's own files, of which "
         f"the printed figures are. 60 nodes of 20 edges. {CHOSEN}"
@@ -53,7 +56,10 @@ def hao_cora() -> Recipe:
 
 @register("hao-citeseer", "recipes")
 def hao_citeseer() -> Recipe:
-    """Citeseer: five injection attacks with and without HAO against the 38 defences (spec hao 8.1, 8.3)."""
+    """Citeseer: five injection attacks with and without HAO against the 38 defences.
+
+    Source: docs/papers/hao.md#table-untargeted, #table-average.
+    """
     note = (
         "Planetoid's Citeseer, its words embedded in 302 dimensions, with a drawn GRB-style split; not GRB's own "
         f"files, of which the printed figures are. 90 nodes of 10 edges. {CHOSEN}"
@@ -66,10 +72,14 @@ def hao_citeseer() -> Recipe:
 
 @register("hao-computers", "recipes")
 def hao_computers() -> Recipe:
-    """Amazon Computers: the attacks in rounds (SeqGIA) with and without HAO against the 38 defences (spec hao 8.1)."""
+    """Amazon Computers: the attacks in rounds (SeqGIA) with and without HAO against the 38 defences.
+
+    Source: docs/papers/hao.md#table-untargeted.
+    """
     note = (
         "GRB-style split drawn anew, as in the publication. 300 nodes of 150 edges; MetaGIA and AGIA run inside SeqGIA "
-        "(steps of 5 %). hao=published: weight 8 for PGD, AGIA and SeqGIA, 1 for the others (spec hao 7)."
+        "(steps of 5 %). hao=published: weight 8 for PGD, AGIA and SeqGIA, 1 for the others "
+        "(docs/papers/hao.md#weights-and-rounds)."
     )
     run = partial(against_the_zoo, "computers", (*ATTACKS, "seqgia"), choose=False)
     claims = claims_hao.ZOO_PUBLISHED

@@ -21,7 +21,7 @@ class Reported:
 OGB = "GIN on OGB's leaderboard, ogb.stanford.edu/docs/leader_graphprop"
 DIGRAF = "GIN with ReLU on OGB's sets, table 3 of DiGRAF, NeurIPS 2024"
 TORCHDRUG = "no pre-training, torchdrug.ai/docs/benchmark/pretrain.html"
-GMT = "GIN trained by ERM, spec gmt 8.2"
+GMT = "GIN trained by ERM, docs/papers/gmt.md#table-prediction"
 
 GIN = {
     "hiv": (Reported(75.58, 1.40, OGB), Reported(76.69, 1.25, GMT), Reported(76.4, 1.6, TORCHDRUG)),

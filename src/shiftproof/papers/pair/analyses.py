@@ -1,4 +1,4 @@
-"""The analyses of the PAIR chapter as recipes with figures: weights, preferences, conflicts, tuning, extrapolation."""
+"""The analyses of the PAIR paper as recipes with figures: weights, preferences, conflicts, tuning, extrapolation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ def _histories(row: Row, jobs: Sequence[Job]) -> list[list[dict[str, Any]]]:
 
 @register("pair-trajectories", "recipes")
 def pair_trajectories() -> Recipe:
-    """Weights and losses over the steps of PAIR-o on ColoredMNIST, the losses beside those of IRMX (spec pair 9.5)."""
+    """Weights and losses over the steps of PAIR-o on ColoredMNIST, the losses beside those of IRMX.
+
+    Source: docs/papers/pair.md#ablations.
+    """
     cells = tuple(Cell(data, "irmx", chosen) for data in SETS for chosen in ({"balance": "pair"}, {}))
     note = "The curves are those of the first seed. Until step 150 there is only the plain risk."
     return Recipe(
@@ -73,7 +76,10 @@ def draw_trajectories(rows: list[Row], path: Path) -> Path:
 
 @register("pair-radar", "recipes")
 def pair_radar() -> Recipe:
-    """The last losses of ERM, IRMv1, V-REx, IRMX and PAIR-o on ColoredMNIST, all three of each (spec pair 9.5)."""
+    """The last losses of ERM, IRMv1, V-REx, IRMX and PAIR-o on ColoredMNIST, all three of each.
+
+    Source: docs/papers/pair.md#ablations.
+    """
     cells = tuple(Cell(data, "irmx", chosen) for data in SETS for chosen in ONLY.values())
     note = (
         "Each method is IRMX with some weights at zero, so that all report the same three losses; in the first phase "
@@ -116,7 +122,10 @@ PREFERRED = ("1e2", "1e4", "1e6", "1e8", "1e10", "1e12")
 
 @register("pair-preferences", "recipes")
 def pair_preferences() -> Recipe:
-    """How much the preference matters on ColoredMNIST: six sizes for IRMv1 times six for V-REx (spec pair 9.5)."""
+    """How much the preference matters on ColoredMNIST: six sizes for IRMv1 times six for V-REx.
+
+    Source: docs/papers/pair.md#ablations.
+    """
     cells = tuple(
         Cell(data, "irmx", {"balance": "pair", "balance_lr": 0.01, "preference": f"1,{irm},{vrex}"})
         for data in SETS
@@ -139,12 +148,15 @@ def draw_preferences(rows: list[Row], path: Path) -> Path:
 
 STRENGTHS = (1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6)
 PULLS = ("irm", "vrex", "irm+ib", "irm+vrex", "iga", "fishr", "clove", "sd")
-AFTER = 50  # spec pair 9.2: epochs after the first phase over which the cosine is averaged
+AFTER = 50  # docs/papers/pair.md#gradient-conflicts: epochs after the first phase over which the cosine is averaged
 
 
 @register("pair-conflicts", "recipes")
 def pair_conflicts() -> Recipe:
-    """Cosine between the gradients of the risk and of eight penalties at seven strengths (spec pair 9.2)."""
+    """Cosine between the gradients of the risk and of eight penalties at seven strengths.
+
+    Source: docs/papers/pair.md#gradient-conflicts.
+    """
     chosen = {"watch_conflicts": True, "epochs": PHASE_ONE + AFTER, "anneal_steps": PHASE_ONE}
     cells = tuple(Cell("cmnist", "composite", {"terms": t, "penalty": s, **chosen}) for t in PULLS for s in STRENGTHS)
     note = (
@@ -181,7 +193,10 @@ FIRST_PHASES = (0, 50, 100, 150, 200, 250)
 
 @register("pair-tuning", "recipes")
 def pair_tuning() -> Recipe:
-    """IRMv1 and IRMX over first phases and penalties against PAIR-o with one preference (spec pair 9.3)."""
+    """IRMv1 and IRMX over first phases and penalties against PAIR-o with one preference.
+
+    Source: docs/papers/pair.md#exhaustive-tuning.
+    """
     cells = []
     for data in SETS:
         for steps in FIRST_PHASES:
@@ -227,7 +242,10 @@ BETAS = (0.11, 0.12, 0.15, 0.2, 0.3)
 
 @register("pair-similar", "recipes")
 def pair_similar() -> Recipe:
-    """Environments that become alike: V-REx loses its signal, IRMv1 keeps it; IRMX and PAIR-o too (spec pair 9.4)."""
+    """Environments that become alike: V-REx loses its signal, IRMv1 keeps it; IRMX and PAIR-o too.
+
+    Source: docs/papers/pair.md#v-rex-without-a-signal.
+    """
     chosen: tuple[tuple[str, dict[str, Any]], ...] = (
         ("irm", {}),
         ("vrex", {}),

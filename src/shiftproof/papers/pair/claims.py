@@ -1,4 +1,4 @@
-"""What the PAIR chapter claims of ColoredMNIST (spec pair 8.1)."""
+"""What the PAIR paper claims of ColoredMNIST (docs/papers/pair.md#table-coloredmnist)."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ from shiftproof.sweeps.recipes import Cell, Recipe, Row
 from shiftproof.sweeps.table import rows_of, summarise
 
 SETTINGS = 20
-FAR = 50.0  # spec pair 4.8: a generator's loss beyond it says nothing
-LAST, LAST_NOISY = 10, 5  # spec pair 4.8: logged steps that count; fewer on ColoredMNIST and for IRM
+FAR = 50.0  # docs/papers/pair.md#pair-s: a generator's loss beyond it says nothing
+LAST, LAST_NOISY = 10, 5  # docs/papers/pair.md#pair-s: logged steps that count; fewer on ColoredMNIST and for IRM
 Rng = np.random.Generator
 Draw = Callable[[Rng], dict[str, Any]]
 
@@ -49,7 +49,7 @@ def _adversary(rng: Rng) -> dict[str, Any]:
     }
 
 
-# spec pair 5.2: DomainBed's random ranges, one entry a method
+# docs/papers/pair.md#penalties-in-domainbed: DomainBed's random ranges, one entry a method
 RANGES: dict[str, Draw] = {
     "erm": lambda rng: {},
     "irm": lambda rng: {"penalty": _log(rng, -1, 5), "anneal_steps": _annealed(rng)},
@@ -64,14 +64,16 @@ RANGES: dict[str, Draw] = {
     "dann": _adversary,
     "cdann": _adversary,
 }
-# spec pair 7.4: those of training; networks that start from nothing take the learning rates of small images
+# docs/papers/pair.md#domainbed-network: those of training; networks that start from nothing take the learning rates of
+# small images
 SMALL_IMAGES: Draw = lambda rng: {"lr": _log(rng, -4.5, -2.5), "batch_size": _binary(rng, 3, 9)}  # noqa: E731
 LARGE_IMAGES: Draw = lambda rng: {  # noqa: E731
     "lr": _log(rng, -4.5, -2.5),
     "batch_size": _binary(rng, 3, 5.5),
     "weight_decay": _log(rng, -6, -2),
 }
-# spec pair 8.7, per cent: gain of PAIR-s in the worst domain under training-domain and test-domain validation
+# docs/papers/pair.md#table-selection-average, per cent: gain of PAIR-s in the worst domain under training-domain and
+# test-domain validation
 GAINS: dict[str, dict[str, tuple[float, float]]] = {
     "domainbed-cmnist": {"dann": (0.9, -2.6), "groupdro": (3.1, -4.3), "irm": (14.3, 2.9), "fishr": (12.7, 0.6)},
     "pacs64": {"dann": (0.7, 2.2), "groupdro": (1.1, 1.8), "irm": (7.3, 0.8), "fishr": (1.1, 0.6)},
@@ -79,7 +81,8 @@ GAINS: dict[str, dict[str, tuple[float, float]]] = {
 NOTE = (
     "Every domain is left out once. A value is the least test accuracy over these domains of the run and step that a "
     "rule chose among the random settings, one value a seed; by_domain holds the parts. 'validation': the best step of "
-    "the best run on a fifth of the training domains; 'pair-s': spec pair 4.8, its preference estimated from the runs, "
+    "the best run on a fifth of the training domains; 'pair-s': docs/papers/pair.md#pair-s, its preference estimated "
+    "from the runs, "
     "not for plain training; 'oracle' and 'oracle pair-s' judge by the test domain itself. published_gain is what "
     "PAIR-s added to the worst domain in the paper, with other networks."
 )
@@ -122,7 +125,10 @@ def pair_selection_pacs64() -> Recipe:
 
 @register("pair-selection-domainbed", "recipes")
 def pair_selection_domainbed() -> Recipe:
-    """PAIR-s against plain validation on DomainBed's own ColoredMNIST at 14 pixels (spec pair 8.6)."""
+    """PAIR-s against plain validation on DomainBed's own ColoredMNIST at 14 pixels.
+
+    Source: docs/papers/pair.md#table-selection.
+    """
     cells = _cells("domainbed-cmnist:size=14", SMALL_IMAGES, ("erm", "irm", "groupdro", "dann", "fishr"), SETTINGS)
     return _recipe("pair-selection-domainbed", cells, seeds=1, note=NOTE)
 
@@ -197,7 +203,7 @@ def _by_domain(jobs: Any) -> dict[str, list[tuple[RunHistory, list[RunHistory]]]
 
 
 def domain_history(job: Job) -> RunHistory:
-    """What was logged of a run, with the losses that PAIR-s weighs (spec pair 4.8).
+    """What was logged of a run, with the losses that PAIR-s weighs (docs/papers/pair.md#pair-s).
 
     Adversarial methods count by the loss of the generator, :math:`R - \\lambda L_D`, shifted to be positive.
     """

@@ -25,15 +25,16 @@ from shiftproof.runtime.progress import progress
 from shiftproof.sweeps.recipes import Recipe, Row, Work
 from shiftproof.sweeps.table import summarise
 
-# spec pair 7.2: the preferences that were searched
+# docs/papers/pair.md#extrapolation-network: the preferences that were searched
 PREFERENCES = ("1,1e4,1e16", "1,1e4,1e12", "1,1e6,1e8", "1,1e8,1e4", "1,1e4,1e4", "1,1e8,1e8")
-SIDE = 200  # spec pair 9.6: points of the drawn grid along a side
-# spec pair 8.9: the least validation error printed
+SIDE = 200  # docs/papers/pair.md#recovery: points of the drawn grid along a side
+# docs/papers/pair.md#table-extrapolation: the least validation error printed
 PRINTED = {"uniform": 0.06, "gaussian": 0.32}
 
 
 METHODS: dict[str, dict[str, tuple[float, float]]] = {
-    # spec pair 7.2 and 8.9: weights of IRMv1 and V-REx, and in the first phase (9.6)
+    # docs/papers/pair.md#extrapolation-network, #table-extrapolation: weights of IRMv1 and V-REx, and in the first
+    # phase (docs/papers/pair.md#recovery)
     "erm": {},
     "irm": {"penalties": (1e-2, 0.0), "anneal": (1.0, 0.0)},
     "vrex": {"penalties": (0.0, 1e-1), "anneal": (0.0, 1.0)},
@@ -47,7 +48,10 @@ SECONDS_BETWEEN_SAVES = 60.0
 
 @register("pair-extrapolation", "recipes")
 def pair_extrapolation() -> Recipe:
-    """Recovery of the invariant coordinate in a regression: error far from the data and belts (spec pair 9.6, 8.9)."""
+    """Recovery of the invariant coordinate in a regression: error far from the data and belts.
+
+    Source: docs/papers/pair.md#recovery, #table-extrapolation.
+    """
     note = (
         "Squared error on the square [-4, 4]^2, most of which no training point is near; the epoch is chosen on other "
         "points of that square, as in the paper; 'last' is the error after the last of 10,000 epochs of ten steps with "
@@ -102,7 +106,7 @@ def _trained(names: Sequence[str], work: Work, path: Path) -> tuple[dict[str, Te
     device = pick_device(work.device)
     sets = [load_samples(name) for name in names]
     members = [m for number in range(len(sets)) for some in _plan(work.seeds, number).values() for m in some]
-    stack = Stack(members, sets, lr=1e-3, eps=0.1, device=device)  # spec pair 7.2
+    stack = Stack(members, sets, lr=1e-3, eps=0.1, device=device)  # docs/papers/pair.md#extrapolation-network
     judged = [_points([data[split] for data in sets], stack) for split in ("val", "test")]
     best = {"val": torch.full((len(members),), torch.inf, device=device)}
     best |= {"test": best["val"].clone(), "epoch": best["val"].clone()}
@@ -178,7 +182,7 @@ def predicted(weights: Sequence[Tensor], first: np.ndarray, second: np.ndarray) 
 
 
 def invariance(weights: Sequence[Tensor]) -> list[float]:
-    r"""How much the predictions depend on the coordinate that does not matter (spec pair 7.5).
+    r"""How much the predictions depend on the coordinate that does not matter (docs/papers/pair.md#measures).
 
     .. math:: E_{x_1\sim U[-2,2]} \mathrm{Var}_{x_2\sim U[-4,4]} f(x_1, x_2)
     """

@@ -1,4 +1,4 @@
-"""Figures of the PAIR chapter that are more than dots and curves."""
+"""Figures of the PAIR paper that are more than dots and curves."""
 
 from __future__ import annotations
 

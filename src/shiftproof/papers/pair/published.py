@@ -1,11 +1,12 @@
-"""Figures printed in the PAIR chapter, to stand beside ours."""
+"""Figures printed in the PAIR paper, to stand beside ours."""
 
 from __future__ import annotations
 
 from shiftproof.registry import register
 from shiftproof.sweeps.published import Printed
 
-# spec pair 8.1, per cent: least accuracy over the test environments of ColoredMNIST and of its modified version
+# docs/papers/pair.md#table-coloredmnist, per cent: least accuracy over the test environments of ColoredMNIST and of its
+# modified version
 CMNIST: dict[str, tuple[float, float, float, float]] = {
     "erm": (17.1, 0.9, 73.3, 0.9),
     "irm": (67.3, 1.9, 76.8, 3.2),
@@ -16,8 +17,9 @@ CMNIST: dict[str, tuple[float, float, float, float]] = {
     "pair head": (69.2, 0.7, 83.7, 1.2),
     "oracle": (72.2, 0.2, 86.5, 0.3),
 }
-# spec pair 8.4 and 8.5: the same measure; scheme "alone", "linear", "o" (PAIR-o) and "o+s" (with PAIR-s). The Fishr
-# rows with PAIR are those of 8.5, since 8.4 contradicts its own differences.
+# docs/papers/pair.md#table-pairs, #table-composite: the same measure; scheme "alone", "linear", "o" (PAIR-o) and "o+s"
+# (with PAIR-s). The Fishr rows with PAIR are those of #table-composite, since #table-pairs contradicts its own
+# differences.
 COMPOSITE: dict[tuple[str, str], tuple[float, float, float, float]] = {
     ("ib", "alone"): (55.48, 3.67, 76.01, 0.58),
     ("ib", "linear"): (56.09, 2.04, 75.66, 10.6),
@@ -56,8 +58,9 @@ COMPOSITE: dict[tuple[str, str], tuple[float, float, float, float]] = {
     ("ib+vrex+fishr", "o"): (66.89, 1.80, 83.46, 3.10),
     ("ib+vrex+fishr", "o+s"): (68.59, 1.29, 85.30, 0.64),
 }
-# spec pair 8.7 and 8.8, training-domain validation: accuracy on the reversed domain of DomainBed's ColoredMNIST, by
-# plain validation and by PAIR-s. Another network, another construction: the gain may be compared, not the figures.
+# docs/papers/pair.md#table-selection-average, #table-selection-domains, training-domain validation: accuracy on the
+# reversed domain of DomainBed's ColoredMNIST, by plain validation and by PAIR-s. Another network, another construction:
+# the gain may be compared, not the figures.
 SELECTION: dict[str, tuple[float, float]] = {
     "erm": (10.0, 10.0),
     "groupdro": (9.9, 13.0),

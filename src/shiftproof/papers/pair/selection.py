@@ -22,7 +22,7 @@ from shiftproof.training.run import CONFIG, HISTORY
 SETTINGS = 20
 # half of the training images, so that 360 runs of 501 whole steps are minutes on a GPU; a fifth validates (DomainBed)
 DATA = "cmnist:images=25000,holdout=5000"
-# spec pair 4.8: whose runs are compared by validation, and only their steps by the losses
+# docs/papers/pair.md#pair-s: whose runs are compared by validation, and only their steps by the losses
 BY_VALIDATION = ("groupdro", "dann", "cdann")
 Draw = Callable[[np.random.Generator], dict[str, Any]]
 
@@ -38,8 +38,9 @@ def _anneal(rng: np.random.Generator) -> int:
     return int(rng.integers(0, 301))
 
 
-# spec pair 5.2 and 7.4: DomainBed's ranges of penalties; its 5,001 small steps are 501 whole ones here, so learning
-# rates lie around the published 1e-3 and the penalty switches on within the first 300 steps
+# docs/papers/pair.md#penalties-in-domainbed, #domainbed-network: DomainBed's ranges of penalties; its 5,001 small steps
+# are 501 whole ones here, so learning rates lie around the published 1e-3 and the penalty switches on within the first
+# 300 steps
 ALGORITHMS: dict[str, tuple[str, Mapping[str, Any], Draw]] = {
     "erm": ("erm", {}, lambda rng: {"lr": _LR(rng)}),
     "irm": ("irm", {}, lambda rng: {"lr": _LR(rng), "penalty": _PENALTY(rng), "anneal_steps": _anneal(rng)}),
@@ -60,7 +61,10 @@ ALGORITHMS: dict[str, tuple[str, Mapping[str, Any], Draw]] = {
 
 @register("pair-selection", "recipes")
 def pair_selection() -> Recipe:
-    """PAIR-s against plain validation over 20 random settings of six algorithms on ColoredMNIST (spec pair 8.6)."""
+    """PAIR-s against plain validation over 20 random settings of six algorithms on ColoredMNIST.
+
+    Source: docs/papers/pair.md#table-selection.
+    """
     cells = []
     for number, (method, fixed, draw) in enumerate(ALGORITHMS.values()):
         rng = np.random.default_rng((7, number))
@@ -71,7 +75,8 @@ def pair_selection() -> Recipe:
         "A value is the least accuracy over the test environments of the run and step that a rule chose among 20 "
         "random settings, one value a seed. 'validation': the best step of the best run by the least accuracy over the "
         "held-out samples of the training environments (DomainBed's rule, with its mean in place of the least); "
-        "'pair-s': spec pair 4.8, its preference estimated from the runs, not for plain training, which has no second "
+        "'pair-s': docs/papers/pair.md#pair-s, its preference estimated from the runs, not for plain training, which "
+        "has no second "
         "loss; 'oracle': the last step of the run that is best on the test environments; 'oracle pair-s': PAIR-s with "
         "these in place of validation. Half of the training images are used. Leaving a training environment out needs "
         "three of them: pair-selection-domainbed and pair-selection-office. The paper's figures are from DomainBed's "

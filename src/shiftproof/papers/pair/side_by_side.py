@@ -19,7 +19,7 @@ from shiftproof.data.dataset import Dataset
 from shiftproof.pareto.fronts import ROUNDING, SMALLEST
 from shiftproof.pareto.programme import TOLERANCE
 
-WIDTH = 128  # spec pair 7.2: 2-128-128-1
+WIDTH = 128  # docs/papers/pair.md#extrapolation-network: 2-128-128-1
 STEPS = 10  # of an epoch; the points of an environment make ten equal batches
 
 
@@ -155,7 +155,7 @@ class Stack:
         self.epoch += 1
 
     def refresh(self) -> None:
-        """Adam begins anew where weights are fixed; PAIR goes on with its own (spec pair 9.6)."""
+        """Adam begins anew where weights are fixed; PAIR goes on with its own (docs/papers/pair.md#recovery)."""
         kept = self.pair.float()
         for slot in (*self.first, *self.second, self.count):
             slot.mul_(kept.view(-1, *[1] * (slot.dim() - 1)))
@@ -199,7 +199,7 @@ class Stack:
         parts = [_backward(self.weights, x[:, h], one[:, h], two[:, h], steep[:, h]) for h in half]
         parts.append(_backward(self.weights, x, one, two, bent))
         self.alpha.copy_(self._weigh(parts, apart) if balance else self.annealed)
-        # all three gradients are sums of those of the two risks and of IRMv1 (spec pair 11.2)
+        # all three gradients are sums of those of the two risks and of IRMv1 (docs/papers/pair.md#linear-gradients)
         a, apart = self.alpha.float(), apart.view(-1)
         factors = (a[:, 0] / 2 + apart * a[:, 2], a[:, 0] / 2 - apart * a[:, 2], a[:, 1])
         moved = [sum(_of(c, p) * p for c, p in zip(factors, ps, strict=True)) for ps in zip(*parts, strict=True)]

@@ -1,4 +1,4 @@
-"""Recipes of the PAIR chapter: ColoredMNIST, composite objectives, and PAIR on CIGA."""
+"""Recipes of the PAIR paper: ColoredMNIST, composite objectives, and PAIR on CIGA."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from shiftproof.sweeps.table import rows_of, summarise
 from shiftproof.training.run import CONFIG, HISTORY
 
 SETS = ("cmnist", "cmnist-m")
-ORACLES = ("cmnist:variant=gray", "cmnist:variant=gray-modified")  # colour says nothing, as in spec pair 5.1
+# colour says nothing, as in docs/papers/pair.md#penalties-on-coloredmnist
+ORACLES = ("cmnist:variant=gray", "cmnist:variant=gray-modified")
 PARTS = ("all", "featurizer", "head")  # PAIR-o f, phi and w
 HEAD: dict[str, Any] = {"balance": "pair", "parameters": "head"}
 # from the gradients of one run on 10,000 images whose second phase was undone, after the table without it was known:
@@ -31,7 +32,10 @@ PHASE_ONE = 150
 
 @register("pair-cmnist", "recipes")
 def pair_cmnist() -> Recipe:
-    """ColoredMNIST and its modified version: ERM, IRMv1, V-REx, IRMX, three kinds of PAIR-o, oracle (spec pair 8.1)."""
+    """ColoredMNIST and its modified version: ERM, IRMv1, V-REx, IRMX, three kinds of PAIR-o, oracle.
+
+    Source: docs/papers/pair.md#table-coloredmnist.
+    """
     cells = [Cell(data, method) for data in SETS for method in ("erm", "irm", "vrex", "irmx")]
     cells += [Cell(data, "irmx", {"balance": "pair", "parameters": part}) for data in SETS for part in PARTS]
     cells += [Cell(data, "irmx", {**HEAD, **chosen}) for data in SETS for chosen in OTHERWISE]
@@ -59,7 +63,10 @@ def pair_cmnist() -> Recipe:
 
 @register("pair-search", "recipes")
 def pair_search() -> Recipe:
-    """PAIR-o on the head, ColoredMNIST: first phase, rate of the second and longest step (spec pair 5.1)."""
+    """PAIR-o on the head, ColoredMNIST: first phase, rate of the second and longest step.
+
+    Source: docs/papers/pair.md#penalties-on-coloredmnist.
+    """
     tried = [
         {**HEAD, "anneal_steps": steps, "balance_lr": rate, "balance_clip": clip}
         for steps in (100, 150, 200, 250)
@@ -75,7 +82,10 @@ def pair_search() -> Recipe:
 
 
 def cmnist_rows(jobs: Sequence[Job]) -> list[Row]:
-    """Rows with the printed figures of spec pair 8.1, the last losses of every run, and PAIR's share of fallbacks."""
+    """Rows with the printed figures, the last losses of every run, and PAIR's share of fallbacks.
+
+    Source: docs/papers/pair.md#table-coloredmnist.
+    """
     rows = rows_of(jobs)
     for row in rows:
         oracle = row["dataset"] in ORACLES
@@ -104,10 +114,10 @@ def draw_cmnist(rows: list[Row], path: Path) -> Path:
     return draw_dots(panels, path, reference="vrex")
 
 
-# spec pair 8.4 and 8.5: the objectives beside IRMv1, in the order of the table
+# docs/papers/pair.md#table-pairs, #table-composite: the objectives beside IRMv1, in the order of the table
 ADDED = ("ib", "vrex", "fishr", "clove", "iga", "sd", "ib+vrex", "ib+fishr", "vrex+fishr", "ib+vrex+fishr")
-# spec pair 8.4: preferences of IRMv1 and the other; 8.5: from 1e12 downwards by 1e2, V-REx above Fishr above IRMv1
-# above IB, which continues the one example that is printed
+# docs/papers/pair.md#table-pairs: preferences of IRMv1 and the other; docs/papers/pair.md#table-composite: from 1e12
+# downwards by 1e2, V-REx above Fishr above IRMv1 above IB, which continues the one example that is printed
 PREFERENCES = {
     "ib": "1,1e12,1e8",
     "vrex": "1,1e10,1e12",
@@ -125,7 +135,10 @@ LOOKED_AT = {"track": ("train", "test"), "evaluate_every": 5}
 
 @register("pair-composite", "recipes")
 def pair_composite() -> Recipe:
-    """Further objectives beside IRMv1 on ColoredMNIST: added up, by PAIR-o, and with PAIR-s (spec pair 8.4, 8.5)."""
+    """Further objectives beside IRMv1 on ColoredMNIST: added up, by PAIR-o, and with PAIR-s.
+
+    Source: docs/papers/pair.md#table-pairs, #table-composite.
+    """
     cells: list[Cell] = []
     for data in SETS:
         for added in ADDED:
@@ -137,7 +150,8 @@ def pair_composite() -> Recipe:
             cells.append(Cell(data, "composite", {**pair, **LOOKED_AT}))
     note = (
         "PAIR-s chooses among the steps after the first phase by accuracy on the training environments and the losses "
-        "(spec pair 4.8), every fifth step; all others take the last step. Penalty 1e4 and the learning rates are the "
+        "(docs/papers/pair.md#pair-s), every fifth step; all others take the last step. Penalty 1e4 and the learning "
+        "rates are the "
         "preset's and were not searched, which the paper did."
     )
     return Recipe("pair-composite", tuple(cells), seeds=10, first_seed=0, note=note, rows=composite_rows)

@@ -1,4 +1,4 @@
-"""Where IRM fails and what it does to the plane: figures of the PAIR chapter that are computed, not trained."""
+"""Where IRM fails and what it does to the plane: figures of the PAIR paper that are computed, not trained."""
 
 from __future__ import annotations
 
@@ -17,14 +17,18 @@ from shiftproof.sweeps.jobs import Job
 from shiftproof.sweeps.recipes import Recipe, Row
 from shiftproof.sweeps.table import summarise
 
-# spec pair 3.2, 3.3: the published pair of environments; the logistic loss has exact failures only below alpha 0.0832
+# docs/papers/pair.md#two-bit-environments, #the-failing-pair: the published pair of environments; the logistic loss has
+# exact failures only below alpha 0.0832
 PROBLEMS = {"square": (0.1, (0.11, 0.4)), "logistic": (0.05, (0.11, 0.4))}
 QUANTITIES = ("risk 1", "risk 2", "task", "irm", "vrex")
 
 
 @register("pair-failure", "recipes")
 def pair_failure() -> Recipe:
-    """Why IRMv1 fails on the two-bit problem: risks, dummy gradients, variance and Pareto front (spec pair 9.1)."""
+    """Why IRMv1 fails on the two-bit problem: risks, dummy gradients, variance and Pareto front.
+
+    Source: docs/papers/pair.md#why-irm-fails.
+    """
     note = (
         "Exact figures of odd predictors (a, b), a = f(1, 1) and b = f(1, -1): zero, IRM's, ERM's, and two false ones "
         "that satisfy the penalty only. dominated_by holds for the risk and IRMv1 alone; with the variance nobody "
@@ -34,7 +38,7 @@ def pair_failure() -> Recipe:
 
 
 def predictors(problem: TwoBit) -> dict[str, tuple[float, float]]:
-    """The predictors the chapter names, with their coordinates."""
+    """The predictors the paper names, with their coordinates."""
     zero, irm, *extra = problem.irm_s_solutions()
     mean = TwoBit(problem.alpha, (float(np.mean(problem.betas)),), problem.loss)
     named = {"zero": zero, "IRM": irm, "ERM": tuple(map(float, mean.pareto_set(1)[0]))}

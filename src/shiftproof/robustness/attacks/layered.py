@@ -13,7 +13,7 @@ from shiftproof.robustness.attacks.choices import Joined, RandomEdges
 from shiftproof.robustness.attacks.situation import Situation
 
 Shape = Literal["auto", "random", "random-inter", "multi-layer"]
-FIRST_LAYER, CAPACITY, LINKS = 0.9, 0.9, 10  # spec/hao.md §5.1, SPEIT
+FIRST_LAYER, CAPACITY, LINKS = 0.9, 0.9, 10  # docs/papers/hao.md#injection, SPEIT
 
 
 @dataclass(frozen=True)

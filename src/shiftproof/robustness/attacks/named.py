@@ -1,4 +1,4 @@
-"""The injection attacks by name, each made of its parts with its published settings (spec/hao.md §4.6, §5.1)."""
+"""The injection attacks by name, each made of its parts with its published settings (docs/papers/hao.md#injection)."""
 
 from __future__ import annotations
 

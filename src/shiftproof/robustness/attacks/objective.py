@@ -15,7 +15,7 @@ from shiftproof.robustness.attacks.blocks import csr
 from shiftproof.robustness.homophily import EPS
 
 Mask = Literal["target", "logits", "none"]
-HOPELESS = 1e-8  # spec/hao.md §4.4: a target of smaller probability counts no more
+HOPELESS = 1e-8  # docs/papers/hao.md#sign-update: a target of smaller probability counts no more
 
 
 def attack_loss(logits: Tensor, labels: Tensor, mask: Mask = "none") -> Tensor:

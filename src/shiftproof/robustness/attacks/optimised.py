@@ -13,7 +13,7 @@ from shiftproof.robustness.attacks.situation import Situation
 from shiftproof.robustness.attacks.soft_edges import SoftView, edge_gradient, open_soft_view
 from shiftproof.robustness.attacks.updates import SignPGD, Update
 
-MANY_NODES = 600  # spec/hao.md §4.6, MetaGIA: above it the number of outer steps is counted otherwise
+MANY_NODES = 600  # docs/papers/hao.md#injection, MetaGIA: above it the number of outer steps is counted otherwise
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class AdaptiveEdges:
         each, labels = situation.budget.edges_per_node, situation.labels
         if situation.reference:
             return stale_weights(view, weights, labels, each, steps=self.edge_steps, rate=self.edge_rate)
-        beta = 1 / each if self.beta is None else self.beta  # spec/hao.md §7
+        beta = 1 / each if self.beta is None else self.beta  # docs/papers/hao.md#d5
         how = {"steps": self.edge_steps, "rate": self.edge_rate}
         return soft_weights(view, weights, labels, each, **how, beta=beta, mask=self.mask)
 

@@ -1,4 +1,7 @@
-"""Budgets, homophily weights and rounds of the published runs, by the name of the graph (spec/hao.md §6.4, §7)."""
+"""Budgets, homophily weights and rounds of the published runs, by the name of the graph.
+
+Source: docs/papers/hao.md#budgets, #weights-and-rounds.
+"""
 
 from __future__ import annotations
 

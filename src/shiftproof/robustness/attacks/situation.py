@@ -63,7 +63,7 @@ class Situation:
         return torch.randperm(count, generator=self.generator).to(self.graph.device)
 
     def start(self, count: int, style: Start = "random") -> Tensor:
-        """Features of new nodes before they are optimised (spec/hao.md §4.3)."""
+        """Features of new nodes before they are optimised (docs/papers/hao.md#building-blocks)."""
         x, (low, high) = self.graph.x, self.box
         shape = (count, self.graph.num_features)
         if style == "zeros":
@@ -89,7 +89,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def default_surrogate(graph: NodeGraph, seed: int = 0, epochs: int | None = None) -> nn.Module:
-    """The attacker's own model: a 3-layer GCN trained on the clean training graph (spec/hao.md §7)."""
+    """The attacker's own model: a 3-layer GCN trained on the clean training graph (docs/papers/hao.md#training)."""
     from shiftproof.robustness.training import build_defence
     from shiftproof.robustness.zoo import preset_for
 

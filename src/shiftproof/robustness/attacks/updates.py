@@ -13,8 +13,8 @@ from shiftproof.errors import ShiftproofError
 from shiftproof.robustness.attacks.objective import Harmony, Mask, attack_loss
 from shiftproof.robustness.attacks.situation import Situation
 
-STEPS, RATE, PATIENCE = 500, 0.01, 200  # spec/hao.md §5.1, §4.3
-SATURATION = 5.0  # spec/hao.md §4.5
+STEPS, RATE, PATIENCE = 500, 0.01, 200  # docs/papers/hao.md#sign-update, #building-blocks
+SATURATION = 5.0  # docs/papers/hao.md#smooth-update
 
 
 class Update(Protocol):

@@ -113,7 +113,7 @@ class EGuard(_Guard):
     .. math:: s_{uv} = \cos(H_u, H_v), \quad n_{uv} = s_{uv} / \sqrt{D_u D_v}, \quad
         D_u = \sum_{v\ \mathrm{kept}} s_{uv}, \quad z_{uu} = 1 / (|N'(u)| + 1), \quad w = \exp(n), \exp(z)
 
-    and :math:`H' = D_w^{-1/2} W D_w^{-1/2} H \Theta + b`. `norm="row"` is the form printed in the thesis (similarities
+    and :math:`H' = D_w^{-1/2} W D_w^{-1/2} H \Theta + b`. `norm="row"` is the form printed in the paper (similarities
     normalised by row, then a softmax by row). `compat_selfloop_count` and `tied_output` reproduce the released code:
     from the second layer on the loop counts as a neighbour, and the last hidden layer is also the output layer.
     """

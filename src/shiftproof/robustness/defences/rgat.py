@@ -15,7 +15,8 @@ from shiftproof.robustness.defences.guards import cosines
 from shiftproof.robustness.features import Features, dense, linear
 
 FAINT = 1e-6  # what is left of a neighbour below the threshold
-WIDE, WIDE_THRESHOLD = 500, 0.5  # spec/hao.md 5.2: wider inputs are compared after the linear map, at this threshold
+# docs/papers/hao.md#defences: wider inputs are compared after the linear map, at this threshold
+WIDE, WIDE_THRESHOLD = 500, 0.5
 
 
 @register("rgat", "defences")

@@ -1,4 +1,4 @@
-"""The chapter's theorems on linearised GNNs, each as a function that computes both sides and says whether it holds."""
+"""The paper's theorems on linearised GNNs, each as a function that computes both sides and says whether it holds."""
 
 from __future__ import annotations
 
