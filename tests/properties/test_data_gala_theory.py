@@ -150,7 +150,7 @@ def test_gala_33_entropies_of_the_four_data_sets(noise, b, cause, shortcut, regi
 
 @pytest.mark.parametrize(("noise", "b", "reached"), [(0.2, 0.6, 0.867), (0.2, 0.9, 1 / 3), (0.3, 0.9, 1 / 3)])
 def test_gala_33_the_best_rule_of_training_in_the_test(noise, b, reached):
-    """T6 without sampling."""
+    """The accuracies of docs/papers/gala.md#t6 without sampling."""
     rule = environment(2 * noise / 3, 1 - b, 3).argmax(0)
     assert float(accuracy(rule, environment(2 * noise / 3, 2 / 3, 3))) == pytest.approx(reached, abs=1e-3)
 

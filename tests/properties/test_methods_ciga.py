@@ -38,7 +38,7 @@ def seeded(make, *args, **options):
 
 
 def groups(model: CIGA) -> dict[str, list[nn.Parameter]]:
-    """The parameter groups of the table in section 4.7."""
+    """The parameter groups of docs/papers/ciga.md#gradient-routing."""
     found = {
         "enc_g": list(model.featurizer.parameters()),
         "att": list(model.scorer.parameters()),

@@ -223,7 +223,7 @@ def test_pair_16_a_small_balance_step_decreases_the_nonuniformity(seed, count):
 
 @pytest.mark.parametrize("angle", np.linspace(np.pi / 20, 9 * np.pi / 20, 4))
 def test_pair_17_a_concave_front_is_balanced_where_a_weighted_sum_ends_at_an_extreme(angle):
-    """The toy of section 9.7."""
+    """The two-objective toy of docs/papers/pair.md#f17."""
     size = 20
     centre = np.ones(size) / np.sqrt(size)
     preference = np.array([np.cos(angle), np.sin(angle)])
@@ -275,7 +275,7 @@ def test_pair_33_pair_reaches_the_invariant_predictor(start):
 
 
 def test_pair_33_irm_alone_ends_at_the_spurious_solution_where_all_three_together_do_not():
-    """The weighted sums of section 9.8 from the ERM optimum, the weight raised in steps so that a basin is not left."""
+    """Weighted sums (docs/papers/pair.md#solver-on-the-two-bits) from the ERM optimum, the weight raised in steps."""
     problem = TwoBit(0.1, (0.11, 0.4))
 
     def total(x, irm, vrex):

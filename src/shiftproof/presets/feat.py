@@ -19,8 +19,8 @@ def _cmnist(rounds: int, lengths: tuple[int, ...]) -> Preset:
 
     Source: docs/papers/feat.md#coloredmnist-network.
 
-    Merged heads are sums, as in the released code (docs/papers/feat.md#d3). Penalties and lengths of stage 2 are those of
-    docs/papers/feat.md#heads, longer on cmnist-m.
+    Merged heads are sums, as in the released code (docs/papers/feat.md#d3). Penalties and lengths of stage 2 are
+    those of docs/papers/feat.md#heads, longer on cmnist-m.
     """
     learned = {"features": "ifeat", "rounds": rounds, "round_epochs": 151, "retention": 0.01, "merge": "sum"}
     heads: Mapping[str, Any] = {

@@ -30,7 +30,8 @@ def ciga_table1() -> Recipe:
     return Recipe("ciga-table1", cells, seeds=5, note=note, ours=CIGA, claims=claims.TABLE1)
 
 
-# one or two steps from the printed weights of docs/papers/ciga.md#settings, inside the grids of D17
+# one or two steps from the printed weights of docs/papers/ciga.md#settings, inside the grids of
+# docs/papers/ciga.md#d17
 CIGA_V2_TRIED: tuple[Mapping[str, Any], ...] = (
     {},
     {"spurious": "shared_detached"},
