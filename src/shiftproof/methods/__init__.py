@@ -9,7 +9,9 @@
 graphs, `ciga-v1` and `ciga-v2` find the invariant subgraph, `gala` also where a shortcut is stronger; `xgnn`, `dir`,
 `gib`, `asap`, `grea`, `cal`, `gsat`, `disc` and `gil` find one by other means, `contrast` finds none, and `moleood`
 infers environments. For graphs that grow, `wl-kernel`, `gc-kernel` and the `gamma` methods count subgraphs, and `k-gnn`
-passes messages between sets of nodes. On point clouds
+passes messages between sets of nodes. On one vector a sample (fingerprints
+and descriptors of molecules, rows of a table) stand `forest`, `boosting`, `linear`, `tanimoto-svm` and `tanimoto-gp`.
+On point clouds
 `lri-bernoulli` and `lri-gaussian` find points by noise. Explainers of plain models that are methods too are in
 `shiftproof.explanations.algorithms`. `Method` is the class to derive your own from.
 """
@@ -17,6 +19,7 @@ passes messages between sets of nodes. On point clouds
 from shiftproof.methods.asap import ASAP
 from shiftproof.methods.assistant import EnvironmentAssistant, ProxyTable
 from shiftproof.methods.base import DataShape, Method, Network
+from shiftproof.methods.boosting import Boosting
 from shiftproof.methods.cal import CAL
 from shiftproof.methods.ciga import CIGA, XGNN, CIGAv1, CIGAv2
 from shiftproof.methods.cnc import CNC
@@ -31,6 +34,7 @@ from shiftproof.methods.erm import ERM
 from shiftproof.methods.explanation import Explanation
 from shiftproof.methods.fish import Fish
 from shiftproof.methods.fishr import Fishr
+from shiftproof.methods.forest import Forest
 from shiftproof.methods.gala import GALA
 from shiftproof.methods.gamma import GammaGIN, GammaOneHot, GammaRPGIN
 from shiftproof.methods.gib import GIB
@@ -44,10 +48,14 @@ from shiftproof.methods.gsat import GSAT
 from shiftproof.methods.interpretable import InterpretableMethod
 from shiftproof.methods.irm import IBIRM, IRM, IRMX
 from shiftproof.methods.k_gnn import KGNN
+from shiftproof.methods.linear import Linear
 from shiftproof.methods.lisa import LISA
 from shiftproof.methods.lri import LRIBernoulli, LRIGaussian
 from shiftproof.methods.moleood import MoleOOD
 from shiftproof.methods.oracle import Oracle, OracleXGNN
+from shiftproof.methods.tanimoto_gp import TanimotoGP
+from shiftproof.methods.tanimoto_svm import TanimotoSVM
+from shiftproof.methods.vector_method import VectorMethod
 from shiftproof.methods.vrex import VREx
 from shiftproof.methods.wl_kernel import WLKernel
 
@@ -74,6 +82,7 @@ __all__ = [
     "KGNN",
     "LISA",
     "XGNN",
+    "Boosting",
     "CIGAv1",
     "CIGAv2",
     "Composite",
@@ -84,6 +93,7 @@ __all__ = [
     "Explanation",
     "Fish",
     "Fishr",
+    "Forest",
     "GCKernel",
     "GMTLin",
     "GMTSam",
@@ -96,12 +106,16 @@ __all__ = [
     "InterpretableMethod",
     "LRIBernoulli",
     "LRIGaussian",
+    "Linear",
     "Method",
     "MoleOOD",
     "Network",
     "Oracle",
     "OracleXGNN",
     "ProxyTable",
+    "TanimotoGP",
+    "TanimotoSVM",
     "VREx",
+    "VectorMethod",
     "WLKernel",
 ]

@@ -37,6 +37,7 @@ MOST = {
     "decay_interval": 1, "reference_epochs": 2, "erm_epochs": 2, "samples": 3, "inference_steps": 3, "inner_steps": 2,
     "explainer_epochs": 2, "steps": 3, "round_epochs": 2, "round_steps": 2, "synthesis_epochs": 2, "evaluate_every": 1,
     "steps_per_epoch": 2, "classifier_width": 8, "clusters": 3, "width": 8, "smooth_min": 1,
+    "trees": 10, "least_in_a_leaf": 3,
 }  # fmt: skip
 NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
     **{conv: ("spmotif-struc", {"conv": conv}) for conv in ("gcn", "gin", "pna", "sgc")},
@@ -110,6 +111,8 @@ def small_settings(method: str, data: Dataset, given: Mapping[str, Any]) -> dict
 def _less(name: str, value: Any, most: Mapping[str, int]) -> Any:
     if name in most:
         return min(value, most[name]) if type(value) is int else value
+    if name == "engine":
+        return "scikit-learn"  # which is there on every machine
     if name == "widths":
         return (8,) * len(value)
     if name == "discovery_epochs":

@@ -118,11 +118,17 @@ def with_vectors(dataset: Dataset, blocks: str | Sequence[str]) -> Dataset:
         if missing:
             notes = (*notes, f"{missing} descriptors of {rows} molecules are undefined; the median stands for them")
     splits = {
-        name: replace(split, vectors=_finished(raw[name], described))  # type: ignore[type-var]
+        name: replace(split, vectors={**split.vectors, **_finished(raw[name], described)})  # type: ignore
         for name, split in dataset.splits.items()
     }
     options = {**dataset.options, "vectors": "+".join(wanted)}
     return replace(dataset, splits=splits, vectors=described, options=options, notes=notes)
+
+
+def add_blocks(dataset: Dataset, blocks: Sequence[str]) -> Dataset:
+    """The data set with these blocks beside those that its molecules have already."""
+    there = tuple(dataset.vectors.get("blocks", ()))
+    return with_vectors(dataset, (*there, *(name for name in blocks if name not in there)))
 
 
 def add_vectors(graphs: GraphSet, described: Mapping[str, Any]) -> GraphSet:
