@@ -268,3 +268,25 @@ def test_who_adds_at_the_same_time_waits(tmp_path, small_recipe):
         assert json.loads(asked.table.read_text())["command"] == "first"
     added.join()
     assert json.loads(asked.table.read_text())["command"] == "first; second"
+
+
+def test_only_stale_cells_are_measured_again_and_by_runs_of_their_own(tmp_path, small_recipe):
+    asked = Asked(small_recipe, tmp_path, tmp_path / "r", device="cpu")
+    measure(asked, "first")
+    path = tmp_path / "r" / f"{small_recipe}.json"
+    table = json.loads(path.read_text())
+    for row in table["rows"]:
+        row["mean"] = -1.0
+        if row["method"] == "irm":
+            row["stale"] = "its code was changed"
+    path.write_text(json.dumps(table))
+    again = replace(asked, add=True, stale=True)
+    measure(again, "again")
+    rows = {row["method"]: row for row in json.loads(path.read_text())["rows"]}
+    assert rows["erm"]["mean"] == -1.0
+    assert rows["irm"]["mean"] != -1.0
+    assert "stale" not in rows["irm"]
+    assert rows["irm"]["of_seeds"] == rows["erm"]["of_seeds"]
+    assert not [*again.folder.rglob("*erm*")]
+    assert again.folder != asked.folder
+    assert measure(again, "again")[0] == json.loads(path.read_text())["rows"]

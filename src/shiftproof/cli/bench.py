@@ -60,6 +60,10 @@ def bench(
     add: Annotated[
         bool, typer.Option("--add", help="Train what the table in --results lacks, and put it beside what it holds.")
     ] = False,
+    stale: Annotated[
+        bool,
+        typer.Option("--stale", help="Train again, and only, what the table in --results marks as older than the code."),
+    ] = False,
     minutes: Annotated[
         float | None, typer.Option(min=0, help="Stop after so long, with the table of what is finished.")
     ] = None,
@@ -93,7 +97,8 @@ def bench(
         only=tuple(only or ()),
         smoke=smoke,
         collect=collect,
-        add=add,
+        add=add or stale,
+        stale=stale,
         device=device,
         compile="fused" if fuse else compile_,
         style="none" if as_json else "auto",

@@ -17,7 +17,7 @@ from shiftproof.runtime.files import require_folder, write_json
 from shiftproof.runtime.fingerprints import commit
 from shiftproof.runtime.journal import one_at_a_time
 from shiftproof.runtime.progress import Style
-from shiftproof.sweeps.extend_table import add_to, seeds_held
+from shiftproof.sweeps.extend_table import add_to, seeds_held, stale_cells
 from shiftproof.sweeps.jobs import Engine, Job, Local, load_for
 from shiftproof.sweeps.journal import train_noted
 from shiftproof.sweeps.merge_order import comparable
@@ -43,6 +43,7 @@ class Asked:
     smoke: bool = False
     collect: bool = False
     add: bool = False
+    stale: bool = False  # only cells with rows that are marked as stale; they are put beside the others as with `add`
     device: str = "auto"
     compile: Compile = False
     style: Style = "none"
@@ -66,6 +67,8 @@ class Asked:
 
     @property
     def folder(self) -> Path:
+        if self.stale:  # finished runs of older code are not taken for new ones
+            return self.out / f"{self.recipe}-of-{str(commit())[:12]}"
         return self.out / (f"{self.recipe}-smoke" if self.smoke else self.recipe)
 
     @property
@@ -139,9 +142,11 @@ def measure(asked: Asked, command: str) -> tuple[list[Row], list[Path]]:
     recipe: Recipe = recipes[asked.recipe].make()
     _require_possible(asked, recipe)
     if recipe.run is not None:
+        if asked.stale and not stale_cells(asked.table):
+            return measured_table(asked.name, asked.results)["rows"], []
         return _finish(asked, recipe, _own_work(asked, recipe), command)
     jobs, joined = wanted_jobs(asked, recipe)
-    if asked.add and not jobs and not joined:  # the table has it all
+    if (asked.add or asked.stale) and not jobs and not joined:  # the table has it all
         return measured_table(asked.name, asked.results)["rows"], []
     if not asked.collect and isinstance(asked.engine, Local):  # workers of a cluster have data of their own
         _require_data(asked, [*jobs, *joined])
@@ -196,6 +201,10 @@ def _require_committed(asked: Asked, *commits: str) -> None:
 def wanted_jobs(asked: Asked, recipe: Recipe) -> tuple[list[Job], list[Job]]:
     """The runs that the table is made of: with --collect the finished ones, with --add those that it lacks."""
     jobs, joined = jobs_of(asked, recipe)
+    if asked.stale:
+        begun = {_cell(job) for job in (*jobs, *joined) if job.out.exists()}  # rows of these may be fresh by now
+        cells = stale_cells(asked.table) | begun
+        jobs, joined = ([job for job in some if _cell(job) in cells] for some in (jobs, joined))
     if asked.add:
         _require_rows_of_cells(asked, [*recipe.cells, *joined_cells(asked, recipe)])
         jobs, joined = (_lacking(asked, some) for some in (jobs, joined))
@@ -206,6 +215,10 @@ def wanted_jobs(asked: Asked, recipe: Recipe) -> tuple[list[Job], list[Job]]:
                 f"{asked.folder} holds no finished run of '{asked.recipe}' to collect; leave out --collect"
             )
     return jobs, joined
+
+
+def _cell(job: Job) -> str:
+    return comparable(job.data, job.method, job.variant)
 
 
 def _require_rows_of_cells(asked: Asked, cells: Sequence[Cell]) -> None:
@@ -224,7 +237,7 @@ def _lacking(asked: Asked, jobs: Sequence[Job]) -> list[Job]:
     held = seeds_held(asked.table)
     found = []
     for job in jobs:
-        seeds = held.get(comparable(job.data, job.method, job.variant), set())
+        seeds = held.get(_cell(job), set())
         if seeds is None and not asked.collect:
             raise ShiftproofError(
                 f"{asked.table} does not say of which seeds its row of {job.method} on {job.data} is, so --add cannot "
@@ -343,7 +356,7 @@ def _write_table(asked: Asked, recipe: Recipe, rows: list[Row], command: str) ->
         rows = [stamped(row, asked.name) for row in rows]
     content = results_table(asked.name, command, rows, note=recipe.note)
     with one_at_a_time(asked.table.parent) if asked.add else nullcontext():  # others may be adding as well
-        if asked.add:
+        if asked.add and (recipe.run is None or not asked.stale):
             joined = joined_cells(asked, recipe)
             content = add_to(asked.table, content, cells=recipe.cells, joined=joined, ratio=recipe.ratio)
         write_json(asked.table, content)

@@ -65,6 +65,12 @@ def seeds_held(path: Path) -> dict[str, set[int] | None]:
     return found
 
 
+def stale_cells(path: Path) -> set[str]:
+    """The cells of a table that have a row marked as stale; none where there is no table."""
+    rows = read_table(path, "--stale")["rows"] if path.exists() else []
+    return {comparable(row["dataset"], row["method"], row["variant"]) for row in rows if row.get(STALE)}
+
+
 def unite(old: Row, new: Row, place: str) -> Row:
     """One row of the seeds of both, ordered by seed; a seed that both have is the newer row's."""
     if old.get(STALE) or {**old, "published": new["published"]} == new:  # stale figures join no others
