@@ -62,7 +62,7 @@ def bench(
     ] = False,
     stale: Annotated[
         bool,
-        typer.Option("--stale", help="Train again, and only, what the table in --results marks as older than the code."),
+        typer.Option("--stale", help="Train again just what the table in --results marks as older than the code."),
     ] = False,
     minutes: Annotated[
         float | None, typer.Option(min=0, help="Stop after so long, with the table of what is finished.")
