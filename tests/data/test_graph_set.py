@@ -189,6 +189,8 @@ def test_choosing_nothing_gives_an_empty_set_and_an_empty_batch():
     [
         ([0, 5], "position 5 is outside a set of 5 samples"),
         (-6, "position -6 is outside a set of 5 samples"),
+        ((slice(None), 1), "samples are chosen by a number, a slice, a list of numbers or a mask"),
+        ("first", "samples are chosen by a number, a slice, a list of numbers or a mask"),
         (torch.ones(4, dtype=torch.bool), r"a mask over 5 samples has that many entries, not \(4,\)"),
         ([True, False], r"a mask over 5 samples has that many entries, not \(2,\)"),
         (torch.zeros(2, 2, dtype=torch.long), "flat list of positions"),

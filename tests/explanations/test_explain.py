@@ -156,7 +156,7 @@ def test_the_command_says_which_molecules_it_left_out_and_that_one_has_no_interv
         main()
     assert not ended.value.code
     said = capsys.readouterr()
-    assert "note: 1 row is left out" in said.err
+    assert "note: 1 row cannot be used" in said.err
     assert "nonsense(" in (out / "rejected.csv").read_text()
     assert "of one graph and without an interval" in said.out
 

@@ -70,7 +70,7 @@ def test_a_forest_says_what_scikit_learn_says() -> None:
         data = table_of(task)
         run = sp.fit("forest", data, trees=15, seed=3)
         theirs = kind(15, random_state=3).fit(data.train.x.numpy(), data.train.y.numpy())
-        ours = run.predict(data.test).double().numpy()
+        ours = run.logits(data.test).double().numpy()
         if task == "regression":
             np.testing.assert_allclose(ours, theirs.predict(data.test.x.numpy()), rtol=1e-5)
         else:
@@ -88,7 +88,7 @@ def test_boosting_by_scikit_learn_says_what_scikit_learn_says(task: str) -> None
     theirs = kind(max_iter=10, min_samples_leaf=3, early_stopping=False).fit(data.train.x.numpy(), data.train.y.numpy())
     rows = data.test.x.numpy()
     raw = theirs.predict(rows) if task == "regression" else theirs.decision_function(rows)  # type: ignore[union-attr]
-    np.testing.assert_allclose(run.predict(data.test).numpy(), raw, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(run.logits(data.test).numpy(), raw, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
@@ -102,7 +102,7 @@ def test_boosting_by_lightgbm_says_what_lightgbm_says(task: str) -> None:
     settings |= {"seed": 0, "force_row_wise": True}
     table = lightgbm.Dataset(data.train.x.numpy(), data.train.y.numpy())
     theirs = lightgbm.train(settings, table, num_boost_round=10).predict(data.test.x.numpy(), raw_score=True)
-    np.testing.assert_allclose(run.predict(data.test).numpy(), theirs, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(run.logits(data.test).numpy(), theirs, rtol=1e-4, atol=1e-5)
 
 
 def test_a_threshold_asks_the_same_of_32_bit_numbers() -> None:
@@ -123,11 +123,8 @@ def test_molecules_loaded_without_fingerprints_get_them(method: str, alcohols: P
     assert run.metrics["train"]["accuracy"] == 1
     new = tmp_path / "new.csv"
     new.write_text("smiles\nOCC(O)CCC\nCCCCCCCCC\n")
-    from shiftproof.api.predicting import samples_for
-
-    again = sp.Run.load(tmp_path / "run")
-    found = again.predict(samples_for(again, str(new), None)[0])
-    assert found[0] > found[1]
+    alcohol = sp.Run.load(tmp_path / "run").predict(new).probabilities[:, 1]
+    assert alcohol[0] > alcohol[1]
 
 
 def test_the_blocks_a_table_was_loaded_with_are_looked_at(alcohols: Path) -> None:
@@ -151,10 +148,10 @@ def test_a_saved_forest_needs_no_scikit_learn_and_no_pickle(tmp_path: Path) -> N
     asked = (
         "import sys\nsys.modules['sklearn.ensemble'] = None\nimport shiftproof as sp\n"
         f"run = sp.Run.load({str(tmp_path / 'run')!r})\n"
-        f"print(run.predict(sp.load({str(tmp_path / 'data')!r}).test).sum().item())\n"
+        f"print(run.predict(sp.load({str(tmp_path / 'data')!r}).test).logits.sum().item())\n"
     )
     said = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout
-    assert float(said) == pytest.approx(float(run.predict(data.test).sum()))
+    assert float(said) == pytest.approx(float(run.logits(data.test).sum()))
 
 
 def test_likeness_of_counts_is_the_smaller_over_the_larger() -> None:
@@ -196,7 +193,7 @@ def test_a_column_without_two_labels_gets_its_rate(alcohols: Path) -> None:
     y[:, 1] = torch.where(y[:, 1].isnan(), y[:, 1], torch.ones(()))
     data = data.with_splits(train=DomainSet(data.train.x, y))
     for method in ON_TABLES:
-        found = sp.fit(method, data, **FEW.get(method, {})).predict(data.test)
+        found = sp.fit(method, data, **FEW.get(method, {})).logits(data.test)
         assert bool((found[:, 1] > 0).all()), method
         assert len(found[:, 1].unique()) == 1
 

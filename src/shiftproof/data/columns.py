@@ -19,7 +19,12 @@ def as_positions(index: Index, length: int) -> Tensor:
     if isinstance(index, slice):
         chosen = range(length)[index]
         return torch.arange(chosen.start, chosen.stop, chosen.step) if chosen else torch.arange(0)
-    positions = torch.as_tensor(index)
+    try:
+        positions = torch.as_tensor(index)
+    except (TypeError, ValueError, RuntimeError):
+        raise ShiftproofError(
+            f"samples are chosen by a number, a slice, a list of numbers or a mask, not by {index!r}"
+        ) from None
     if positions.dtype == torch.bool:
         if positions.shape != (length,):
             raise ShiftproofError(f"a mask over {length} samples has that many entries, not {tuple(positions.shape)}")
