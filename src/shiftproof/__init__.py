@@ -21,6 +21,7 @@ _HOMES = {
     "fit_seeds": "api.fitting",
     "predict": "api.fitting",
     "register": "registry",
+    "Callback": "training",
     "Dataset": "data",
     "DomainSet": "data",
     "GraphBatch": "data",
@@ -63,6 +64,7 @@ _ROOMS = (
     "training",
 )
 __all__ = [
+    "Callback",
     "Dataset",
     "DomainSet",
     "GraphBatch",
@@ -112,6 +114,7 @@ if TYPE_CHECKING:
     from shiftproof.robustness.attacks import attack as attack
     from shiftproof.robustness.audit import audit as audit
     from shiftproof.sweeps.side_by_side import compare as compare
+    from shiftproof.training import Callback as Callback
     from shiftproof.training import Run as Run
     from shiftproof.training import Trainer as Trainer
     from shiftproof.training import Weighted as Weighted

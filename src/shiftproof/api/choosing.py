@@ -102,7 +102,8 @@ def choose(
 
 def fit_auto(dataset: Dataset, *, seed: int = 0, device: str = "auto", **options: Any) -> Run:
     """Choose a method and train it; the choice stands in `run.timing["chosen"]`."""
-    settings = {k: v for k, v in options.items() if k not in ("out", "resume", "progress", "compile", "deterministic")}
+    of_run = ("out", "resume", "progress", "compile", "deterministic", "callbacks")  # trials tell no callback
+    settings = {k: v for k, v in options.items() if k not in of_run}
     choice = choose(dataset, seed=seed, device=device, settings=settings)
     own = {key: value for key, value in options.items() if key not in settings or accepts(choice.method, dataset, key)}
     run = fit(choice.method, dataset, seed=seed, device=device, **own)

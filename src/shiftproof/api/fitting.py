@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,14 @@ from shiftproof.ranges import Seed, fitting
 from shiftproof.registry import Entry, fitting_options, methods, options_of, require_choices
 from shiftproof.runtime.progress import Style
 from shiftproof.training.balance import Balance, balance_named, described
+from shiftproof.training.callbacks import Callback, Training
 from shiftproof.training.loop import Loop
 from shiftproof.training.run import Run
 from shiftproof.training.seed_stack import fit_together
 from shiftproof.training.steps import Compile
 from shiftproof.training.trainer import Trainer
 
-_OF_RUN = ("out", "resume", "device", "compile", "deterministic", "progress")
+_OF_RUN = ("out", "resume", "device", "compile", "deterministic", "progress", "callbacks")
 _NOT_SETTINGS = {"balance", "seed", "network", *_OF_RUN}
 
 
@@ -44,6 +45,7 @@ def fit(
     balance: Balance | str | None = None,
     network: Network | nn.Module | None = None,
     progress: Style = "none",
+    callbacks: Sequence[Callback | Callable[[Training], Any]] = (),
     **settings: Any,
 ) -> Run:
     """Train a method on a data set and return its `Run`.
@@ -55,7 +57,8 @@ def fit(
     ("ciga", "gala", ...) takes the preset of that paper where several train on the same data. `network` brings a
     featurizer of your own.
     `balance` says how the loss terms become one gradient: "weighted" (the default) or "pair", whose options are
-    settings too, or a `Balance` of your own.
+    settings too, or a `Balance` of your own. `callbacks` are told when the run starts, after each epoch and when it
+    ends, and may stop it: objects of `shiftproof.Callback`, or functions that are called after each epoch.
     """
     dataset = (data if isinstance(data, Dataset) else load_samples(data)).check()
     seed = fitting(seed, Seed, "'seed'")
@@ -64,10 +67,11 @@ def fit(
 
         if network is not None or balance is not None:
             raise ShiftproofError("'auto' chooses among the library's methods; name one to bring a network or balance")
-        more = {"compile": compile, "deterministic": deterministic, "progress": progress}
+        more = {"compile": compile, "deterministic": deterministic, "progress": progress, "callbacks": callbacks}
         return fit_auto(dataset, seed=seed, device=device, out=out, resume=resume, **more, **settings)
     more = {"out": out, "resume": resume, "device": device, "compile": compile, "deterministic": deterministic}
-    loop = loop_for(method, dataset, seed=seed, balance=balance, network=network, progress=progress, **more, **settings)
+    more |= {"progress": progress, "callbacks": callbacks}
+    loop = loop_for(method, dataset, seed=seed, balance=balance, network=network, **more, **settings)
     return loop.finished() or loop.run()
 
 

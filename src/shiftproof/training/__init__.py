@@ -4,14 +4,15 @@
 >>> Trainer(epochs=50, balance=Weighted({"irm": 100.0}, anneal_steps=500)).epochs
 50
 
-`Trainer.fit(method, dataset)` returns a `Run`; `Weighted` adds a method's loss terms up; `metrics` holds the measures;
-`stack` trains several seeds as one (`shiftproof.fit_seeds`), or says why not (`CannotStack`).
+`Trainer.fit(method, dataset)` returns a `Run`; `Weighted` adds a method's loss terms up; a `Callback` is told of each
+epoch and may stop a run; `stack` trains several seeds as one (`shiftproof.fit_seeds`), or says why not (`CannotStack`).
 """
 
 from shiftproof.errors import TrainingDiverged
 from shiftproof.training.balance import Balance, Pair, Weighted
+from shiftproof.training.callbacks import Callback, Training
 from shiftproof.training.run import Run
 from shiftproof.training.stack import CannotStack
 from shiftproof.training.trainer import Trainer
 
-__all__ = ["Balance", "CannotStack", "Pair", "Run", "Trainer", "TrainingDiverged", "Weighted"]
+__all__ = ["Balance", "Callback", "CannotStack", "Pair", "Run", "Trainer", "Training", "TrainingDiverged", "Weighted"]

@@ -24,6 +24,7 @@ from shiftproof.runtime.fingerprints import commit, versions
 from shiftproof.runtime.memory import forget_peak, peak_bytes, reused_memory
 from shiftproof.runtime.progress import progress
 from shiftproof.statistics.metrics import Predictions, better, jsonable, measure, require_measure
+from shiftproof.training.callbacks import Callbacks
 from shiftproof.training.evaluation import all_measures, predict
 from shiftproof.training.identity import config_of, digest, require_same
 from shiftproof.training.optimizers import make_optimizer
@@ -71,8 +72,10 @@ class Loop:
         self.seconds = 0.0
         self.epoch_seconds: list[float] = []
         self.stopped = False
+        self.why_stopped: str | None = None  # what a callback said when it stopped the run
         self.together = 1  # runs that are trained as one with this one; times are its share
         self.room: tuple[int, int] | None = None  # of a batch whose step is replayed: noise follows its size
+        self.callbacks = Callbacks(trainer.callbacks, self)
 
     def finished(self) -> Run | None:
         """The run that already lies in the folder, if it is to be kept; refuse to write over one that is not."""
@@ -88,7 +91,10 @@ class Loop:
 
     def run(self) -> Run:
         with self.reproducibly():
-            return self._run()
+            try:
+                return self._run()
+            finally:
+                self.callbacks.end(None)  # nothing where the run is whole, which `conclude` has told
 
     @contextmanager
     def reproducibly(self) -> Iterator[None]:
@@ -140,6 +146,7 @@ class Loop:
         epochs = 0 if stepper is None else trainer.epochs
         saved = time.monotonic()
         before = self.seconds
+        self.callbacks.start()
         with progress(self.title(), epochs, trainer.progress, start=self.epoch) as display:
             while stepper is not None and self.epoch < epochs and not self.stopped:
                 started = time.perf_counter()
@@ -151,6 +158,7 @@ class Loop:
                 self.epoch += 1
                 display.advance(self.epoch, note)
                 self.seconds = before + time.perf_counter() - begun
+                self.tell_epoch()
                 if self.folder is not None and time.monotonic() - saved >= trainer.checkpoint_seconds:
                     self._save(stepper.optimizer)
                     saved = time.monotonic()
@@ -309,13 +317,26 @@ class Loop:
         }
         if self.together > 1:
             timing["stacked"] = self.together
+        if self.why_stopped is not None:
+            timing["stopped"] = self.why_stopped
         selection = {"oracle": "oracle: the test split chose the epoch"}.get(self.selection, self.selection)
         run = Run(self.method, self.config, metrics, self.history, self.best_epoch, selection, timing)
         if self.folder is not None:
             run.save(self.folder)
             for name in (CHECKPOINT, STACK) if self.together == 1 else (CHECKPOINT,):
                 (self.folder / name).unlink(missing_ok=True)
+        self.callbacks.end(run)
         return run
+
+    def tell_epoch(self) -> None:
+        """Tell the callbacks that an epoch is over."""
+        if self.callbacks:
+            self._look()
+            self.callbacks.epoch()
+
+    def stop(self, reason: str) -> None:
+        """End the training after this epoch."""
+        self.stopped, self.why_stopped = True, reason
 
     def optimizer(self, step: int = 0) -> torch.optim.Optimizer | None:
         """The optimiser, or None for a method without trainable parameters: its `prepare` does all the work."""

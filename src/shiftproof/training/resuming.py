@@ -37,6 +37,7 @@ def state_of(loop: Loop, optimizer: Optimizer | None) -> tuple[dict[str, Tensor]
         "best_value": jsonable(loop.best_value),
         "best_loss": jsonable(loop.best_loss),
         "stopped": loop.stopped,
+        "why_stopped": loop.why_stopped,
         "seconds": loop.seconds,
         "history": loop.history,
         "balance": loop.trainer.balance.state_dict(),
@@ -76,6 +77,7 @@ def _take_random_numbers(loop: Loop, tensors: dict[str, Tensor]) -> None:
 def _take_note(loop: Loop, note: dict[str, Any]) -> None:
     loop.epoch, loop.step = note["epoch"], note["step"]
     loop.best_epoch, loop.stopped = note["best_epoch"], note["stopped"]
+    loop.why_stopped = note.get("why_stopped")
     loop.best_value = math.nan if note["best_value"] is None else note["best_value"]
     loop.best_loss = math.nan if note.get("best_loss") is None else note["best_loss"]
     loop.seconds, loop.history = note["seconds"], note["history"]

@@ -102,7 +102,11 @@ class Together:
     def run(self) -> list[Run | TrainingDiverged]:
         """Every member's run, or why it has none."""
         with self.first.reproducibly():
-            return self._run()
+            try:
+                return self._run()
+            finally:
+                for loop in self.loops:
+                    loop.callbacks.end(None)
 
     def _run(self) -> list[Run | TrainingDiverged]:
         first, trainer = self.first, self.first.trainer
@@ -126,13 +130,17 @@ class Together:
             self._try()
             self._save(stepper)
         saved = time.monotonic()
+        for i in self._going():
+            self.loops[i].callbacks.start()
         title = f"{len(self.loops)} seeds together: {first.title()}"
         with progress(title, trainer.epochs, trainer.progress, start=first.epoch) as display:
             while first.epoch < trainer.epochs and self._going():
+                going = self._going()
                 note = self._epoch(stepper)
                 display.advance(first.epoch, note)
                 for loop in self.loops:
                     loop.spent(before + (time.perf_counter() - begun) / len(self.loops))
+                self._tell_epoch(going)
                 if time.monotonic() - saved >= trainer.checkpoint_seconds:
                     self._save(stepper)
                     saved = time.monotonic()
@@ -194,11 +202,26 @@ class Together:
                 except TrainingDiverged as diverged:
                     self.lost[i] = diverged
                 if loop.stopped:
-                    self.kept[i] = {name: tensor.clone() for name, tensor in loop.method.state_dict().items()}
+                    self._keep(i)
             elif i in self.kept:  # the step of the others moved this one too, perhaps to where nothing is finite
                 loop.method.load_state_dict(self.kept[i])
             loop.next_epoch()
         return note
+
+    def _keep(self, i: int) -> None:
+        """Put the weights of a member that stopped aside: the steps of the others move them on."""
+        self.kept[i] = {name: tensor.clone() for name, tensor in self.loops[i].method.state_dict().items()}
+
+    def _tell_epoch(self, going: list[int]) -> None:
+        """Tell the callbacks of the members that were trained for, and those that were lost in it."""
+        for i in going:
+            loop = self.loops[i]
+            if i in self.lost:
+                loop.callbacks.end(None)
+                continue
+            loop.tell_epoch()
+            if loop.stopped and i not in self.kept:
+                self._keep(i)
 
     def _aside(self) -> AbstractContextManager[Any]:
         """Inside, nothing waits for the steps that the device is still at."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,6 +17,7 @@ from shiftproof.ranges import Count, NonNegative, Range, Seed, Whole, checked
 from shiftproof.runtime.progress import Style
 from shiftproof.statistics.metrics import LOWER_IS_BETTER, Predictions, measure
 from shiftproof.training.balance import Balance, Weighted
+from shiftproof.training.callbacks import Callback, Training, require_callbacks
 from shiftproof.training.loop import Loop, Selection
 from shiftproof.training.run import Run
 from shiftproof.training.steps import Compile
@@ -39,6 +41,7 @@ class Trainer:
     `compile` compiles the losses on a CPU and replays captured steps on a GPU; "fused" also fuses their kernels first,
     which takes a while and pays in long runs.
     With `out`, the run survives being killed: `resume=True` goes on from the last checkpoint to the same result.
+    `callbacks` are told when the run starts, after each epoch and when it ends, and may stop it (see `Callback`).
     """
 
     epochs: Whole = 100
@@ -66,8 +69,10 @@ class Trainer:
     resume: bool = False
     progress: Style = "none"
     checkpoint_seconds: NonNegative = 5.0
+    callbacks: Sequence[Callback | Callable[[Training], Any]] = ()
 
     def __post_init__(self) -> None:
+        require_callbacks(self.callbacks)
         if self.optimizer not in ("adam", "sgd"):
             raise unknown("optimizer", str(self.optimizer), ("adam", "sgd"))
         if self.steps_per_epoch is not None and self.domains_per_batch is None:
@@ -112,7 +117,7 @@ class Trainer:
         """The run of a helper model, before its first step."""
         folder = None if self.out is None else Path(self.out) / name
         epochs = self.epochs if epochs is None else epochs
-        child = replace(self, out=folder, resume=True, epochs=epochs, balance=Weighted())
+        child = replace(self, out=folder, resume=True, epochs=epochs, balance=Weighted(), callbacks=())
         child.selection = selection or self.selection
         config = {"method": name, "seed": self.seed, "data": dataset.spec, "own_method": True}
         return Loop(child, method, dataset, config)
