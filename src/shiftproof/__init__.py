@@ -37,6 +37,7 @@ _HOMES = {
     "Weighted": "training",
     "attack": "robustness.attacks",
     "audit": "robustness.audit",
+    "calibrate": "confidence",
     "compare": "sweeps.side_by_side",
     "diagnose": "diagnosis",
     "explain": "explanations",
@@ -81,6 +82,7 @@ __all__ = [
     "__version__",
     "attack",
     "audit",
+    "calibrate",
     "compare",
     "diagnose",
     "explain",
@@ -98,6 +100,7 @@ if TYPE_CHECKING:
     from shiftproof.api import leave_one_domain_out as leave_one_domain_out
     from shiftproof.api import predict as predict
     from shiftproof.api.estimators import ShiftproofClassifier as ShiftproofClassifier
+    from shiftproof.confidence import calibrate as calibrate
     from shiftproof.data import Dataset as Dataset
     from shiftproof.data import DomainSet as DomainSet
     from shiftproof.data import GraphBatch as GraphBatch

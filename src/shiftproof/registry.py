@@ -157,6 +157,7 @@ defences = Registry("defence", "shiftproof.robustness", "shiftproof.defences")
 recipes = Registry("recipe", "shiftproof.papers", "shiftproof.recipes")
 printed = Registry("paper with printed figures", "shiftproof.papers", "shiftproof.printed")
 pictures = Registry("kind of picture", "shiftproof.explanations.pictures", "shiftproof.pictures")
+carried = Registry("part of a run", "shiftproof.confidence", "shiftproof.carried")
 KINDS = {
     "methods": methods,
     "datasets": datasets,
@@ -164,7 +165,7 @@ KINDS = {
     "attacks": attacks,
     "defences": defences,
 }
-UNLISTED = {"printed": printed, "pictures": pictures}  # found by name inside the library alone
+UNLISTED = {"printed": printed, "pictures": pictures, "carried": carried}  # found by name inside the library alone
 
 
 def register(name: str, kind: str | None = None, *, tags: tuple[str, ...] = ()) -> Callable[[Any], Any]:

@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from shiftproof.api.fitting import fit
+from shiftproof.confidence import calibrate
 from shiftproof.data.dataset import Dataset, Split
 from shiftproof.data.domains import DomainSet
 from shiftproof.data.graphs import GraphSet
@@ -108,6 +109,32 @@ class ShiftproofClassifier(ClassifierMixin, BaseEstimator):
         """The most probable class of every sample."""
         check_is_fitted(self, "run_")
         return self.classes_[self.predict_proba(X).argmax(1)]
+
+    def calibrate(self, X: Any, y: Any, env: Any = None, *, coverage: float = 0.9) -> ShiftproofClassifier:
+        """Calibrate on samples that were not trained on; from then on there is `predict_set`.
+
+        `env` holds each sample's environment: the sets are then careful for an environment that was not seen.
+        """
+        check_is_fitted(self, "run_")
+        samples = as_samples(X)
+        numbers = {value: number for number, value in enumerate(self.classes_.tolist())}
+        labels = np.asarray(y).reshape(-1).tolist()
+        strange = [value for value in labels if value not in numbers]
+        if strange:
+            raise ShiftproofError(f"label {strange[0]!r} is none of the classes that were fitted")
+        samples.y = torch.tensor([numbers[value] for value in labels])
+        if env is not None:
+            samples.env = torch.from_numpy(np.unique(np.asarray(env), return_inverse=True)[1].reshape(-1))
+        self.run_ = calibrate(self.run_, samples, coverage=coverage, seed=self.seed)
+        return self
+
+    def predict_set(self, X: Any) -> list[tuple[Any, ...]]:
+        """The classes that each sample's truth is among as often as `calibrate` was asked for."""
+        check_is_fitted(self, "run_")
+        if self.run_.says_more is None:
+            raise ShiftproofError("the classifier is not calibrated: calibrate(X, y) takes samples it did not see")
+        found = self.run_.predict(as_samples(X)).set or ()
+        return [tuple(self.classes_[number] for number in one) for one in found]
 
     def save(self, folder: str | Path) -> Path:
         """Write the fitted classifier as a folder of JSON and safetensors; nothing is pickled."""

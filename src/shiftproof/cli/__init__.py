@@ -13,7 +13,7 @@ from typing import Any
 
 # importing a part adds its commands, in the order of the help page
 # isort: off
-from shiftproof.cli import list, fit, compare, bench, predict, explain, report, demo, diagnose, attack, audit  # noqa: F401
+from shiftproof.cli import list, fit, compare, bench, predict, calibrate, explain, report, demo, diagnose, attack, audit  # noqa: F401
 
 # isort: on
 from shiftproof.cli.options import app

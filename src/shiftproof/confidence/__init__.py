@@ -8,10 +8,15 @@ Everything here works on the outputs of any model; `sp.calibrate` joins it to a 
 >>> made = sp.confidence.conformal(p_val, y_val, features=z_val, guarantee="covariate-shift")  # doctest: +SKIP
 >>> made.sets(p_new, features=z_new)                                              # doctest: +SKIP
 
-`conformal` makes sets and intervals (`scores`, `quantiles`, `ratios` with their `overlap`, `label_shift`, `cross` for
-the jackknife+), `calibrator` makes probabilities true (`recalibration`) and `reliability` says whether they are.
+`calibrate` does all of it for a run and keeps it with the run (`calibration`, `calibration_files`): `trust` and
+`familiarity` say when not to believe it, `held_out` trains again where too few rows are left, `covered` holds it
+against known labels. `conformal` makes sets and intervals (`scores`, `quantiles`, `ratios` with their `overlap`,
+`label_shift`, `cross` for the jackknife+), `calibrator` makes probabilities true (`recalibration`) and `reliability`
+says whether they are.
 """
 
+from shiftproof.confidence.calibrating import calibrate
+from shiftproof.confidence.calibration import Calibration
 from shiftproof.confidence.calibrator import Calibrator, calibrator
 from shiftproof.confidence.conformal import Conformal, conformal
 from shiftproof.confidence.cross import cross_intervals, cv_plus
@@ -27,12 +32,14 @@ from shiftproof.confidence.reliability import (
 )
 
 __all__ = [
+    "Calibration",
     "Calibrator",
     "Conformal",
     "Map",
     "Overlap",
     "Ratio",
     "Reliability",
+    "calibrate",
     "calibrator",
     "class_ratios",
     "conformal",

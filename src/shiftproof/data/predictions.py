@@ -119,8 +119,17 @@ class Predictions:
 
     @property
     def calibrated(self) -> Sequence[Any] | None:
-        """Calibrated probabilities; None where the run is not calibrated."""
-        return self.columns.get("calibrated")
+        """Calibrated probabilities; None where the run is not calibrated.
+
+        Of two classes one number a row, the probability of the second; else a list a row, one number a class or
+        question.
+        """
+        if "calibrated" in self.columns:
+            return self.columns["calibrated"]
+        names = [f"calibrated_{name}" for name in self.classes]
+        if not names or any(name not in self.columns for name in names):
+            return None
+        return [list(row) for row in zip(*(self.columns[name] for name in names), strict=True)]
 
     @property
     def trust(self) -> Sequence[Any] | None:
@@ -192,7 +201,8 @@ class Predictions:
         """Write all columns in the form that the ending of the path says, or that `kind` does: "csv" or "json"."""
         kind, columns = kind or path.suffix.removeprefix("."), self.to_dict()
         if kind == "json":
-            write_atomic(path, json.dumps(list(self), indent=1) + "\n")
+            rows = [{name: _finite(value) for name, value in row.items()} for row in self]
+            write_atomic(path, json.dumps(rows, indent=1, allow_nan=False) + "\n")
         elif kind == "csv":
             rows = zip(*columns.values(), strict=True)
             write_csv(path, list(columns), ([_cell(value) for value in row] for row in rows))
@@ -265,6 +275,11 @@ def named_classes(names: Sequence[str]) -> tuple[Any, ...]:
 def _known(values: Any) -> list[Any]:
     """Entries with None in place of NaN, the unknown, for which JSON has no word."""
     return [None if value is None or value != value else value for value in np.asarray(values).tolist()]
+
+
+def _finite(value: Any) -> Any:
+    """None in place of an end at infinity, for which JSON has no word."""
+    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def _kind(values: Sequence[Any]) -> Any:

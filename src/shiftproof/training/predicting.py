@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -24,6 +25,10 @@ class SaysMore(Protocol):
 
     def columns(self, run: Run, samples: Split, logits: Tensor) -> Mapping[str, Sequence[Any]]:
         """Columns by name ("set", "low", "high", "calibrated", "trust", "distrust"), an entry a sample each."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Write what the run carries beside its files."""
         ...
 
 

@@ -15,11 +15,12 @@ from shiftproof.data.predictions import Predictions
 from shiftproof.data.readers.molecule_vectors import add_vectors
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import DataShape, Method, Network
-from shiftproof.registry import methods
+from shiftproof.registry import carried, methods
 from shiftproof.runtime.files import read_json, read_tensors
 from shiftproof.training.evaluation import predict
 from shiftproof.training.predicting import SaysMore, given_to, predictions_of
 from shiftproof.training.run_files import (
+    CALIBRATION,
     CHECKPOINT,
     CONFIG,
     HISTORY,
@@ -99,6 +100,8 @@ class Run:
             timing=self.timing,
             summary=self.summary(),
         )
+        if self.says_more is not None:
+            self.says_more.save(folder)
         self.folder = folder
         return folder
 
@@ -133,7 +136,8 @@ class Run:
             raise ShiftproofError(f"{folder / METRICS} does not hold the metrics of a run") from None
         require_own_files(folder, config, history, summary)
         require_finite_weights(tensors, folder / WEIGHTS)
-        return cls(method, config, metrics, history, epoch, selection, timing, folder)
+        more = carried["calibration"].make(folder) if (folder / CALIBRATION).exists() else None
+        return cls(method, config, metrics, history, epoch, selection, timing, folder, more)
 
 
 def build_method(config: Mapping[str, Any]) -> Method:

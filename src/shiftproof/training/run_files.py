@@ -20,6 +20,7 @@ from shiftproof.runtime.files import write_json, write_tensors
 
 CONFIG, METRICS, HISTORY = "config.json", "metrics.json", "history.json"
 WEIGHTS, CHECKPOINT, TIMING = "weights.safetensors", "checkpoint.safetensors", "timing.json"
+CALIBRATION, CALIBRATION_TENSORS = "calibration.json", "calibration.safetensors"  # what a calibrated run carries
 STACK = "stack.safetensors"  # the checkpoint of runs that are trained as one, in the folder of the first
 DIGESTS = "digests"  # the key of metrics.json
 
@@ -35,6 +36,8 @@ def write_run(
 ) -> None:
     """Write a finished run; its metrics come last, so that a folder with them is whole."""
     summary = {key: value for key, value in summary.items() if key != DIGESTS}
+    for name in (CALIBRATION, CALIBRATION_TENSORS):  # of a run that lay here before: it is not this one's
+        (folder / name).unlink(missing_ok=True)
     write_json(folder / CONFIG, config)
     write_tensors(folder / WEIGHTS, weights, {"config": config})
     write_json(folder / HISTORY, history)
@@ -74,11 +77,15 @@ def require_finite_weights(tensors: Mapping[str, Tensor], path: Path) -> None:
 def _digests(folder: Path, config: Any, history: Any, summary: Any) -> dict[str, str]:
     """The weights first: they are what decides predictions."""
     of_json = {CONFIG: config, HISTORY: history, METRICS: summary}
-    with (folder / WEIGHTS).open("rb") as file:
-        weights = hashlib.file_digest(file, "sha256").hexdigest()
-    return {WEIGHTS: weights} | {name: _digest_of_json(value) for name, value in of_json.items()}
+    return {WEIGHTS: file_digest(folder / WEIGHTS)} | {name: digest_of_json(value) for name, value in of_json.items()}
 
 
-def _digest_of_json(value: Any) -> str:
+def file_digest(path: Path) -> str:
+    """The SHA-256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digest_of_json(value: Any) -> str:
     """Of what a JSON file says, not of its spaces and line ends; keys that are numbers are texts in JSON."""
     return hashlib.sha256(json.dumps(json.loads(json.dumps(value)), sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,217 @@
+"""`calibrate`: a run that says how sure it is, by rows that it was not trained on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from torch import Tensor
+
+from shiftproof.confidence.calibration import Calibration, Promise
+from shiftproof.confidence.calibrator import Over, calibrator
+from shiftproof.confidence.conformal import GUARANTEES
+from shiftproof.confidence.covered import confidence_of, coverage_on, losses_of
+from shiftproof.confidence.familiarity import Distances, Familiarity, Structure, likeness, nearest, structure_of
+from shiftproof.confidence.features import features_of
+from shiftproof.confidence.held_out import PARTS, held_out_outputs, parts_of
+from shiftproof.confidence.outputs import labels_for, probabilities_of
+from shiftproof.confidence.quantiles import require_coverage
+from shiftproof.confidence.recalibration import Kind
+from shiftproof.confidence.regions import Environments, environments_of
+from shiftproof.confidence.trust import rule_for
+from shiftproof.data.dataset import Dataset, Split
+from shiftproof.data.domains import DomainSet
+from shiftproof.data.graphs import GraphSet
+from shiftproof.data.readers.loading import load_samples
+from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.training.predicting import given_to
+from shiftproof.training.run import Run
+
+# rows below which the split "val" is too few: the coverage of 90 % sets made of 100 rows deviates by .03 (the law of it
+# is a beta distribution, Vovk 2012), that of fewer by more
+FEWEST_TO_CALIBRATE = 100
+From = Literal["auto", "val", "held-out"]
+
+
+def calibrate(
+    run: Run | str | Path,
+    data: Any = None,
+    *,
+    coverage: float = 0.9,
+    guarantee: Promise = "auto",
+    rows: From = "auto",
+    probabilities: Kind | Literal["auto"] = "auto",
+    over: Over = "average",
+    risk: float | None = None,
+    seed: int = 0,
+) -> Run:
+    """A new run whose predictions have sets or intervals, calibrated probabilities, and whether to trust each row.
+
+    `data` are labelled rows that the run was not trained on, anything that `load` and `run.predict` take; of a
+    `Dataset` its split "val". Left out, the run's own data are read again and `rows` says which calibrate: "val", or
+    "held-out", where the run is trained again without each of five parts of the training rows (whole environments)
+    and every part is predicted by the model that did not see it; "auto" holds out where "val" has fewer than 100
+    rows.
+
+    `coverage` is the share of labels that sets and intervals hold, `guarantee` for whom that is promised (see
+    `conformal`; "auto" decides by where new rows lie, see `Calibration.choose`). `probabilities` and `over` are the
+    `kind` and the `over` of `calibrator`. With `risk`, say .1, rows are trusted only where at most a tenth of the
+    trusted ones is wrong. What was measured on the splits of the run's data is in `run.says_more.facts`.
+    """
+    coverage = require_coverage(coverage)
+    if guarantee not in ("auto", *GUARANTEES):
+        raise unknown("guarantee", str(guarantee), ("auto", *GUARANTEES))
+    if guarantee == "environments":
+        raise ShiftproofError(
+            "guarantee 'environments' needs the environment of every new row, which predictions do not have; "
+            "use sp.confidence.conformal, or guarantee='new-environment'"
+        )
+    if rows not in ("auto", "val", "held-out"):
+        raise unknown("choice of rows", rows, ("auto", "val", "held-out"))
+    run = run if isinstance(run, Run) else Run.load(run)
+    task = run.method.shape.task
+    if task == "regression" and guarantee in ("classes", "label-shift"):
+        raise ShiftproofError(f"guarantee '{guarantee}' is about classes, and a regression has none")
+    if risk is not None and task in ("regression", "multilabel"):
+        raise ShiftproofError(f"'risk' is a share of wrong answers of a classifier, and this run is of a {task} task")
+    dataset = data if isinstance(data, Dataset) else None if data is not None else own_data(run)
+    split, logits, labels, source, name = _rows(run, dataset, data, rows)
+    notes: list[str] = []
+    if len(labels) < FEWEST_TO_CALIBRATE:
+        notes.append(f"only {len(labels)} rows calibrate: coverage may be off by several points")
+    train = split if dataset is None else dataset.train
+    features = features_of(run, split)
+    structure = structure_of(run.with_vectors(split))
+    known = features if train is split else features_of(run, train)
+    familiarity = Familiarity.of(
+        known, structure if train is split else structure_of(run.with_vectors(train)), seed=seed
+    )
+    if dataset is None:
+        notes.append("the training rows are not at hand, so familiarity is with the rows that calibrate")
+    seen = familiarity.directions(features)
+    env = environments_of(split, seen, dataset, name, seed=seed)
+    y = labels_for(labels, len(logits), task, classes=logits.shape[1] if logits.ndim == 2 else 2)
+    raw = probabilities_of(logits, task)
+    by_env = over == "worst"
+    fitted = calibrator(
+        raw, y, task=task, kind=probabilities, env=env.numbers if by_env else None, over=over, seed=seed
+    )
+    made = Calibration(
+        task=task,
+        coverage=coverage,
+        guarantee=guarantee,
+        source=source,
+        logits=logits,
+        labels=y,
+        env=env.numbers,
+        env_names=env.names,
+        env_what=env.what,
+        seen=seen,
+        distances=_distances(familiarity, features, structure, split is train),
+        calibrator=fitted,
+        familiarity=familiarity,
+        notes=tuple(notes),
+    )
+    if risk is not None:
+        right = losses_of(made.scores, y, task) == 0
+        made = replace(made, rule=rule_for(confidence_of(made, made.scores, seen), right, risk))
+    if dataset is not None:
+        made = made.with_facts(facts_of(run, made, dataset, seed=seed))
+    return replace(run, says_more=made, folder=None)
+
+
+def own_data(run: Run) -> Dataset:
+    """The data that a run was trained on, read again."""
+    described = str(run.config.get("data"))
+    try:
+        dataset = load_samples(described)
+    except ShiftproofError as problem:
+        raise ShiftproofError(
+            f"the data of this run cannot be read again ({problem}); give labelled rows that it was not trained on: "
+            "calibrate(run, data)"
+        ) from None
+    return arranged(run, dataset)
+
+
+def arranged(run: Run, dataset: Dataset) -> Dataset:
+    """The data with the vectors that the run's method looks at."""
+    arrange = run.method.how_trained.arrange
+    return dataset if arrange is None else arrange(dataset, int(run.config.get("seed", 0)))
+
+
+def facts_of(run: Run, made: Calibration, dataset: Dataset, *, seed: int = 0) -> dict[str, Any]:
+    """What the calibration does on every other split of the data: coverage, sizes, errors, by environment."""
+    found = {}
+    for name, split in dataset.splits.items():
+        if name == "train" or split.y is None:
+            continue
+        seen = made.familiarity.directions(features_of(run, split))
+        env = environments_of(split, seen, dataset, name, seed=seed)
+        found[name] = coverage_on(made, run.logits(split), split.y, seen, env)
+    return found
+
+
+def _rows(run: Run, dataset: Dataset | None, data: Any, rows: From) -> tuple[Split, Tensor, Tensor, str, str]:
+    """The samples that calibrate, the model's outputs of them, their labels, where they are from, and which split."""
+    if dataset is None:
+        split = _labelled(run, data)
+        return split, run.logits(split), split.y, f"{len(split)} given rows", ""
+    val = dataset.splits.get("val")
+    enough = val is not None and len(val) >= FEWEST_TO_CALIBRATE
+    if rows == "val" and val is None:
+        raise ShiftproofError(f"'{dataset.name}' has no split 'val' to calibrate on; rows='held-out' trains again")
+    if val is not None and (rows == "val" or (rows == "auto" and (enough or run.config.get("own_method")))):
+        return val, run.logits(val), val.y, f"{len(val)} rows of val", "val"
+    dataset = arranged(run, dataset)
+    train = dataset.train
+    seen = Familiarity.of(features_of(run, train)).directions(features_of(run, train))
+    part = parts_of(_parted(train, seen, dataset))
+    logits = held_out_outputs(run, dataset, part)
+    source = f"{len(train)} rows of training, each predicted by a model that did not see its part of {part.max() + 1}"
+    return train, logits, train.y, source, "train"
+
+
+def _parted(train: Split, seen: np.ndarray, dataset: Dataset) -> Environments:
+    """Environments of training to hold out; rows in turn where there is one environment alone."""
+    env = environments_of(train, seen, dataset, "train")
+    if len(env) >= 2:
+        return env
+    return Environments(np.arange(len(train)) % PARTS, tuple(map(str, range(PARTS))), "part", made=True)
+
+
+def _labelled(run: Run, data: Any) -> Split:
+    """The given rows as samples with labels."""
+    if isinstance(data, GraphSet | DomainSet):
+        samples = data
+    else:
+        given = given_to(run, data, split="val" if isinstance(data, str) and not Path(data).exists() else None)
+        samples = given.samples
+        if given.problems:
+            row, why = next(iter(given.problems.items()))
+            raise ShiftproofError(f"row {row + 1} of the calibration data cannot be used: {why}")
+        if samples is not None and samples.y is None and given.labels is not None:
+            unknown_row = int(given.labels.reshape(len(given.labels), -1).isnan().any(1).nonzero()[0]) + 1
+            raise ShiftproofError(f"row {unknown_row} of the calibration data has no label")
+    if samples is None or samples.y is None or len(samples) == 0:
+        raise ShiftproofError("calibration takes rows with labels, and these have none")
+    return samples
+
+
+def _distances(familiarity: Familiarity, features: np.ndarray, structure: Structure | None, own: bool) -> Distances:
+    """How far the rows that calibrate are from training; where they are training rows, from the other ones."""
+    if not own:
+        return familiarity.distances(features, structure)
+    half = np.random.default_rng(0).random(len(features)) < 0.5
+    found = np.empty(len(features))
+    seen = familiarity.directions(features)
+    similarity = None if structure is None else np.empty(len(features), np.float32)
+    for side in (half, ~half):
+        if not side.any() or side.all():
+            return familiarity.distances(features, structure)
+        found[side] = nearest(seen[side], seen[~side])
+        if similarity is not None and structure is not None:
+            similarity[side] = likeness(structure.bits[side], structure.bits[~side])
+    scaffold = None if structure is None else np.ones(len(features), bool)
+    return Distances(found, similarity, scaffold)
