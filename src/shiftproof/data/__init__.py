@@ -2,7 +2,8 @@
 
 - samples: `GraphSet` (packed graphs), `DomainSet` (tensors with environments), `Dataset` (their named splits),
   `Predictions` (what every model returns)
-- `load` makes a `Dataset` from a name, a path or PyG graphs; `save_dataset` and `load_dataset` keep one on disk
+- `load` makes a `Dataset` from a name, a path or PyG graphs; `save_dataset` and `load_dataset` keep one on disk,
+  `DatasetWriter` and `SetWriter` write one piece by piece that is larger than memory
 - generated graphs: `spmotif` (struc, mixed, gsat), `two_piece`, `ba2motifs`, all built on `motifs`; `graphon`
 - data on which shortcuts fail: `failure` (spmotif-failure, linear-fiif); `scm`: finite causal models, exact entropies
 - generated vectors: `two_bit` (and its exact law `TwoBit`), `two_patch`, `extrapolation`
@@ -44,10 +45,13 @@ if TYPE_CHECKING:
     from shiftproof.data.readers.molecules import molecule_graphs, scaffold_of
     from shiftproof.data.readers.node_preparation import arctan_normalize, grb_degree_split
     from shiftproof.data.readers.sources import find
-    from shiftproof.data.readers.storage import load_dataset, save_dataset
+    from shiftproof.data.readers.storage import DatasetWriter, load_dataset, save_dataset
     from shiftproof.data.readers.tu import read_tu
+    from shiftproof.data.stored import SetWriter
 
 _HOMES = {
+    "DatasetWriter": "readers.storage",
+    "SetWriter": "stored",
     "TwoBit": "generated.two_bit",
     "arctan_normalize": "readers.node_preparation",
     "find": "readers.sources",
@@ -65,6 +69,7 @@ _HOMES = {
 
 __all__ = [
     "Dataset",
+    "DatasetWriter",
     "DomainBatch",
     "DomainBatchSampler",
     "DomainSet",
@@ -72,6 +77,7 @@ __all__ = [
     "GraphSet",
     "NodeGraph",
     "Predictions",
+    "SetWriter",
     "TwoBit",
     "arctan_normalize",
     "find",

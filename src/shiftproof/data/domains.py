@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,6 +13,7 @@ from torch import Tensor
 
 from shiftproof.data.checks import require_environments, require_finite, require_range
 from shiftproof.data.columns import Index, as_positions, at, take, to_device
+from shiftproof.data.parts import bytes_of, in_parts, pinned
 from shiftproof.errors import ShiftproofError, unknown
 
 
@@ -37,13 +40,18 @@ class DomainBatch:
 
 @dataclass(slots=True, eq=False)
 class DomainSet:
-    """Samples `x`, labels `y` and environments `env`; `columns` holds further values of each sample by name."""
+    """Samples `x`, labels `y` and environments `env`; `columns` holds further values of each sample by name.
+
+    Where `batches_on` names a device, the tensors stay in files that are mapped into memory (`shiftproof.data.stored`):
+    only the samples of the next batches are read and put there, and the set may be larger than memory.
+    """
 
     x: Tensor
     y: Tensor = None  # type: ignore[assignment] - only data to predict on may lack labels
     env: Tensor | None = None
     index: Tensor = None  # type: ignore[assignment] - numbered from 0 where it is not given
     columns: dict[str, Tensor] = field(default_factory=dict)
+    batches_on: torch.device | None = None
 
     def __post_init__(self) -> None:
         if self.index is None:
@@ -57,7 +65,8 @@ class DomainSet:
 
     def __repr__(self) -> str:
         envs = "" if self.env is None else f", environments={self.num_envs}"
-        return f"DomainSet({len(self)} samples of shape {tuple(self.x.shape[1:])}{envs})"
+        where = ", on disk" if self.on_disk else ""
+        return f"DomainSet({len(self)} samples of shape {tuple(self.x.shape[1:])}{envs}{where})"
 
     @property
     def num_features(self) -> int:
@@ -69,7 +78,18 @@ class DomainSet:
 
     @property
     def device(self) -> torch.device:
-        return self.x.device
+        """Where the batches are."""
+        return self.x.device if self.batches_on is None else self.batches_on
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether the tensors stay in files and batches are read from them."""
+        return self.batches_on is not None
+
+    @property
+    def bytes_each(self) -> float:
+        """Bytes that one sample takes."""
+        return bytes_of(self) / max(len(self), 1)
 
     def __getitem__(self, index: Index) -> DomainSet:
         """The chosen samples, in the order given: a number, a slice, a list, positions or a mask."""
@@ -80,7 +100,9 @@ class DomainSet:
         return self[index].whole()
 
     def whole(self) -> DomainBatch:
-        """All samples as one batch, nothing copied."""
+        """All samples as one batch; nothing is copied of a set in memory."""
+        if self.on_disk:
+            return self[:].whole()
         return DomainBatch(self.x, self.y, self.env, self.index, self.columns)
 
     def batches(
@@ -91,17 +113,45 @@ class DomainSet:
             return iter((self.whole(),))
         if size < 1:
             raise ShiftproofError(f"a batch holds at least one sample, not {size}")
-        return (self.shuffled(generator) if shuffle else self)._cut(size)
+        return chain.from_iterable(part._cut(size) for part in self.parts(size, shuffle=shuffle, generator=generator))
+
+    def parts(
+        self, size: int, *, shuffle: bool = False, generator: torch.Generator | None = None
+    ) -> Iterator[DomainSet]:
+        """The samples of an epoch in sets of whole batches: all at once in memory, part by part from a disk."""
+        order = torch.randperm(len(self), generator=generator) if shuffle else None
+        if self.on_disk:
+            return in_parts(self, size, order)
+        return iter((self if order is None else self._gather(order),))
 
     def shuffled(self, generator: torch.Generator | None = None) -> DomainSet:
         """The same samples in random order."""
         return self._gather(torch.randperm(len(self), generator=generator))
 
     def to(self, device: torch.device | str) -> DomainSet:
+        """The same samples with their tensors, or the batches of a set on disk, on that device."""
         if torch.device(device) == self.device:
             return self
+        if self.on_disk:
+            return replace(self, batches_on=torch.device(device))
         moved = to_device(self, device)
         return DomainSet(**{f.name: moved.get(f.name, getattr(self, f.name)) for f in fields(self)})
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the set into a folder, from which `open` uses it without reading it into memory."""
+        from shiftproof.data.stored import save_set
+
+        return save_set(self, folder)
+
+    @classmethod
+    def open(cls, folder: str | Path, *, in_memory: bool = False) -> DomainSet:
+        """The set that `save` or a `SetWriter` wrote into a folder; it stays there unless `in_memory` is said."""
+        from shiftproof.data.stored import open_set
+
+        opened = open_set(folder, in_memory=in_memory)
+        if not isinstance(opened, cls):
+            raise ShiftproofError(f"{folder} holds a {type(opened).__name__}, not a {cls.__name__}")
+        return opened
 
     def group_by(self, column: str) -> DomainSet:
         """The same samples with the named column as the environment."""
@@ -124,6 +174,7 @@ class DomainSet:
             yield DomainBatch(**{name: tensor[cut] for name, tensor in parts.items()}, columns=columns)
 
     def _gather(self, positions: Tensor) -> DomainSet:
-        rows = positions.to(self.device)
+        rows = positions.to(self.x.device)
         parts: dict[str, Any] = {n: at(getattr(self, n), rows) for n in ("x", "y", "env", "index")}
-        return DomainSet(**parts, columns=take(self.columns, rows))
+        chosen = DomainSet(**parts, columns=take(self.columns, rows))
+        return chosen if self.batches_on is None else pinned(chosen, self.batches_on).to(self.batches_on)

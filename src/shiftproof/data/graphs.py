@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from itertools import pairwise
+from itertools import chain, pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,10 +13,13 @@ from torch import Tensor
 
 from shiftproof.data.checks import require_environments, require_finite, require_range
 from shiftproof.data.columns import Index, as_positions, at, take, to_device
+from shiftproof.data.parts import bytes_of, in_parts, pinned
 from shiftproof.errors import ShiftproofError, unknown
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
+
+GRAPHS_CHECKED_AT_ONCE = 65_536  # so that looking a set on disk through takes little memory
 
 
 @dataclass(slots=True, eq=False)
@@ -78,6 +82,9 @@ class GraphSet:
     selection. `columns` holds further values of each graph by name (`group_by` makes one of them the environment),
     `node_columns` and `edge_columns` further values of each node and edge. `vectors` holds named blocks of features of
     whole graphs, [graphs, width] each (fingerprints as bytes, descriptors as floats), for methods that look at them.
+
+    Where `batches_on` names a device, the tensors stay in files that are mapped into memory (`shiftproof.data.stored`):
+    only the graphs of the next batches are read and put there, and the set may be larger than memory.
     """
 
     x: Tensor
@@ -94,6 +101,7 @@ class GraphSet:
     node_columns: dict[str, Tensor] = field(default_factory=dict)
     edge_columns: dict[str, Tensor] = field(default_factory=dict)
     vectors: dict[str, Tensor] = field(default_factory=dict)
+    batches_on: torch.device | None = None
     _node_starts: Tensor = field(init=False, repr=False)  # the two pointers once more, always in host memory:
     _edge_starts: Tensor = field(init=False, repr=False)  # cutting a batch then never waits for the device
 
@@ -111,7 +119,7 @@ class GraphSet:
     def __repr__(self) -> str:
         envs = "" if self.env is None else f", environments={self.num_envs}"
         size = f"{len(self)} graphs, {self.num_nodes} nodes, {self.num_edges} edges, {self.num_features} features"
-        return f"GraphSet({size}{envs})"
+        return f"GraphSet({size}{envs}{', on disk' if self.on_disk else ''})"
 
     @property
     def num_nodes(self) -> int:
@@ -135,7 +143,18 @@ class GraphSet:
 
     @property
     def device(self) -> torch.device:
-        return self.x.device
+        """Where the batches are."""
+        return self.x.device if self.batches_on is None else self.batches_on
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether the tensors stay in files and batches are read from them."""
+        return self.batches_on is not None
+
+    @property
+    def bytes_each(self) -> float:
+        """Bytes that one graph takes, on average."""
+        return bytes_of(self) / max(len(self), 1)
 
     @property
     def sizes(self) -> Tensor:
@@ -154,35 +173,66 @@ class GraphSet:
     def batch(self, index: Index) -> GraphBatch:
         """The chosen graphs as one batch."""
         fields, (sizes, node_ptr), _ = self._pick(as_positions(index, len(self)))
-        number = torch.arange(len(sizes), device=self.device)
-        owner = torch.repeat_interleave(number, sizes.to(self.device), output_size=int(node_ptr[-1]))
-        return GraphBatch(batch=owner, ptr=node_ptr.to(self.device), num_graphs=len(sizes), **fields)
+        device = self.x.device
+        number = torch.arange(len(sizes), device=device)
+        owner = torch.repeat_interleave(number, sizes.to(device), output_size=int(node_ptr[-1]))
+        batch = GraphBatch(batch=owner, ptr=node_ptr.to(device), num_graphs=len(sizes), **fields)
+        return batch if self.batches_on is None else batch.to(self.batches_on)
 
     def whole(self) -> GraphBatch:
-        """All graphs as one batch, nothing copied."""
-        return next(self._cut(max(len(self), 1)))
+        """All graphs as one batch; nothing is copied of a set in memory."""
+        return self.batch(slice(None)) if self.on_disk else next(self._cut(max(len(self), 1)))
 
     def batches(
         self, size: int | None, *, shuffle: bool = False, generator: torch.Generator | None = None
     ) -> Iterator[GraphBatch]:
         """One epoch of batches of `size` graphs (`None`: all graphs in one batch); the last may be smaller.
 
-        One gather puts the whole set in the order of the epoch; a batch is then a slice of it.
+        One gather puts the whole set, or the next part of one on disk, in the order of the epoch; a batch is then a
+        slice of it.
         """
         size = len(self) if size is None else size
         if size < 1:
             raise ShiftproofError(f"a batch holds at least one graph, not {size}")
-        return (self.shuffled(generator) if shuffle else self)._cut(size)
+        return chain.from_iterable(part._cut(size) for part in self.parts(size, shuffle=shuffle, generator=generator))
+
+    def parts(
+        self, size: int, *, shuffle: bool = False, generator: torch.Generator | None = None
+    ) -> Iterator[GraphSet]:
+        """The graphs of an epoch in sets of whole batches: all at once in memory, part by part from a disk."""
+        order = torch.randperm(len(self), generator=generator) if shuffle else None
+        if self.on_disk:
+            return in_parts(self, size, order)
+        return iter((self if order is None else self._gather(order),))
 
     def shuffled(self, generator: torch.Generator | None = None) -> GraphSet:
         """The same graphs in random order."""
         return self._gather(torch.randperm(len(self), generator=generator))
 
     def to(self, device: torch.device | str) -> GraphSet:
+        """The same graphs with their tensors, or the batches of a set on disk, on that device."""
         if torch.device(device) == self.device:
             return self
+        if self.on_disk:
+            return replace(self, batches_on=torch.device(device))
         moved = to_device(self, device)
         return GraphSet(**{f.name: moved.get(f.name, getattr(self, f.name)) for f in fields(self) if f.init})
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the set into a folder, from which `open` uses it without reading it into memory."""
+        from shiftproof.data.stored import save_set
+
+        return save_set(self, folder)
+
+    @classmethod
+    def open(cls, folder: str | Path, *, in_memory: bool = False) -> GraphSet:
+        """The set that `save` or a `SetWriter` wrote into a folder; it stays there unless `in_memory` is said."""
+        from shiftproof.data.stored import open_set
+
+        opened = open_set(folder, in_memory=in_memory)
+        if not isinstance(opened, cls):
+            raise ShiftproofError(f"{folder} holds a {type(opened).__name__}, not a {cls.__name__}")
+        return opened
 
     def group_by(self, column: str) -> GraphSet:
         """The same graphs with the named column as the environment."""
@@ -195,21 +245,28 @@ class GraphSet:
         require_finite(self.x, f"{where}: node features", owner=("graph", self._node_starts))
         if self.edge_attr is not None:
             require_finite(self.edge_attr, f"{where}: edge features", owner=("graph", self._edge_starts))
-        starts = torch.repeat_interleave(self._node_starts[:-1], self.edge_counts)
-        ends = torch.repeat_interleave(self._node_starts[1:], self.edge_counts)
-        edges = self.edge_index.cpu()
+        for first in range(0, len(self), GRAPHS_CHECKED_AT_ONCE):
+            self._check_edges(where, first, min(first + GRAPHS_CHECKED_AT_ONCE, len(self)))
+        require_environments(self.env, f"{where}: environments", unit="graph")
+        if num_classes is not None and self.y is not None:
+            require_range(self.y, num_classes, f"{where}: labels", unit="graph")
+
+    def _check_edges(self, where: str, first: int, last: int) -> None:
+        """The edges of the graphs from `first` up to `last` stay inside their graph."""
+        counts = self.edge_counts[first:last]
+        begin, end = int(self._edge_starts[first]), int(self._edge_starts[last])
+        starts = torch.repeat_interleave(self._node_starts[first:last], counts)
+        ends = torch.repeat_interleave(self._node_starts[first + 1 : last + 1], counts)
+        edges = self.edge_index[:, begin:end].cpu()
         bad = ((edges < starts) | (edges >= ends)).any(0).nonzero()
         if len(bad):
             edge = int(bad[0])
-            graph = int(torch.searchsorted(self._edge_starts, edge, right=True)) - 1
+            graph = int(torch.searchsorted(self._edge_starts, begin + edge, right=True)) - 1
             pair = (edges[:, edge] - self._node_starts[graph]).tolist()
             raise ShiftproofError(
                 f"{where}: edge {pair[0]}->{pair[1]} of graph {graph} points to a node that does not exist; "
                 f"the graph has nodes 0 to {int(self.sizes[graph]) - 1}"
             )
-        require_environments(self.env, f"{where}: environments", unit="graph")
-        if num_classes is not None and self.y is not None:
-            require_range(self.y, num_classes, f"{where}: labels", unit="graph")
 
     @classmethod
     def from_parts(
@@ -246,7 +303,9 @@ class GraphSet:
 
     def _gather(self, order: Tensor) -> GraphSet:
         fields, (_, node_ptr), edge_ptr = self._pick(order)
-        return GraphSet(node_ptr=node_ptr.to(self.device), edge_ptr=edge_ptr.to(self.device), **fields)
+        device = self.x.device
+        chosen = GraphSet(node_ptr=node_ptr.to(device), edge_ptr=edge_ptr.to(device), **fields)
+        return chosen if self.batches_on is None else pinned(chosen, self.batches_on).to(self.batches_on)
 
     def _pick(self, order: Tensor) -> tuple[dict[str, Any], tuple[Tensor, Tensor], Tensor]:
         """The fields of the chosen graphs, their node counts and node starts, and their edge starts."""
@@ -255,7 +314,7 @@ class GraphSet:
         node_starts, edge_starts = self._node_starts[order], self._edge_starts[order]
         sizes, counts = self._node_starts[after] - node_starts, self._edge_starts[after] - edge_starts
         node_ptr, edge_ptr = _starts(sizes), _starts(counts)
-        device = self.device
+        device = self.x.device
         node_shift = (node_starts - node_ptr[:-1]).to(device)
         edge_shift = (edge_starts - edge_ptr[:-1]).to(device)
         nodes = _positions(node_shift, sizes.to(device), int(node_ptr[-1]))

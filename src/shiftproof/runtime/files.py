@@ -20,26 +20,11 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from shiftproof.errors import CannotWrite, ShiftproofError
+from shiftproof.runtime.growing import KINDS
 from shiftproof.runtime.unfinished import whole_file
 
 FORMAT = "shiftproof-checkpoint-1"
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet would compute
-_KINDS = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.complex64: "C64",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.int16: "I16",
-    torch.int8: "I8",
-    torch.uint64: "U64",
-    torch.uint32: "U32",
-    torch.uint16: "U16",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
-}
 
 
 def require_folder(out: Path, rule: str = "--out names a folder") -> None:
@@ -49,6 +34,12 @@ def require_folder(out: Path, rule: str = "--out names a folder") -> None:
         raise CannotWrite(f"{out} is a file or lies in one; {rule}")
     if not os.access(there, os.W_OK | os.X_OK):
         raise CannotWrite(f"{there} cannot be written to; {rule} that can")
+
+
+def bytes_below(*places: Path) -> int:
+    """How many bytes these files, and those in these folders, take."""
+    files = [file for place in places for file in ([place] if place.is_file() else place.rglob("*"))]
+    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:
@@ -117,15 +108,15 @@ def write_safetensors(
     """
     held = {name: _on_cpu(tensor) for name, tensor in tensors.items()}
     for name, tensor in held.items():
-        if tensor.dtype not in _KINDS:
+        if tensor.dtype not in KINDS:
             raise ShiftproofError(f"the tensor '{name}' for {path} is of {tensor.dtype}, which safetensors cannot hold")
-    order = sorted(held, key=lambda name: (-held[name].element_size(), _KINDS[held[name].dtype], name))
+    order = sorted(held, key=lambda name: (-held[name].element_size(), KINDS[held[name].dtype], name))
     header: dict[str, Any] = {"__metadata__": dict(sorted(metadata.items()))} if metadata else {}
     end = 0
     for name in order:
         tensor, start = held[name], end
         end += tensor.numel() * tensor.element_size()
-        header[name] = {"dtype": _KINDS[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
+        header[name] = {"dtype": KINDS[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)  # tensors begin at a multiple of eight bytes
     with whole_file(path) as file:

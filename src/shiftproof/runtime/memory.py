@@ -56,6 +56,17 @@ def _glibc() -> Any:
     return libc if all(hasattr(libc, name) for name in ("gnu_get_libc_version", "mallopt", "malloc_trim")) else None
 
 
+def memory_bytes() -> int:
+    """The memory of the machine, or of the container where that has a limit of its own."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")] if hasattr(os, "sysconf") else []
+    for place in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            limits.append(int(Path(place).read_text()))
+        except (OSError, ValueError):  # no such limit: the file is not there or says "max"
+            continue
+    return min(limits, default=8 << 30)
+
+
 def forget_peak(device: torch.device) -> None:
     """Count from here on. On a CPU only Linux can forget; elsewhere the peak is that of the whole process."""
     if device.type == "cuda":

@@ -64,5 +64,6 @@ def digest(dataset: Dataset) -> str:
         for part in ("x", "y", "env", "edge_index", "edge_attr"):
             tensor = getattr(split, part, None)
             if tensor is not None:
-                total.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+                for piece in tensor.detach().reshape(-1).split(1 << 22):  # a set on disk is never whole in memory
+                    total.update(piece.cpu().numpy().data)
     return total.hexdigest()

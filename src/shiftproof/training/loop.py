@@ -16,6 +16,7 @@ from torch import Tensor
 
 from shiftproof.data.dataset import Dataset, Split
 from shiftproof.data.domain_batches import DomainBatchSampler
+from shiftproof.data.parts import PART_BYTES
 from shiftproof.errors import ShiftproofError, TrainingDiverged, unknown
 from shiftproof.methods.base import HowTrained, Method, Trains
 from shiftproof.runtime import files as files
@@ -201,7 +202,8 @@ class Loop:
         positions = sampler.epoch(self.order)
         size = sampler.size if one_by_one else sampler.size * sampler.domains
         # an epoch may be many passes through the data: no more than about one of them is laid out at a time
-        at_once = max(len(train) // positions[0].numel(), 1)
+        limit = PART_BYTES / max(train.bytes_each, 1.0) if train.on_disk else len(train)
+        at_once = max(int(limit) // positions[0].numel(), 1)
         for some in positions.split(at_once):
             yield train[some.flatten()], size, None, sampler.domains
 
@@ -438,4 +440,4 @@ def _selection(wanted: str, dataset: Dataset) -> str:
 
 def _renumbered(split: Split) -> Split:
     """The training split with each sample's index set to its position, which is what methods look up."""
-    return replace(split, index=torch.arange(len(split), device=split.device))
+    return replace(split, index=torch.arange(len(split), device=split.x.device))

@@ -153,15 +153,16 @@ class ReplayedStepper(EagerStepper):
         if not self.usable:
             yield from super().epoch(train, size, order, step)
         elif isinstance(train, GraphSet):
-            ordered = train if size is None or order is None else train.shuffled(order)
-            yield from self._graphs(ordered, min(size or len(train), len(train)), step)
+            size, shuffle = min(size or len(train), len(train)), size is not None and order is not None
+            for part in train.parts(size, shuffle=shuffle, generator=order):
+                yield from self._graphs(part, size, step)
+                step += -(-len(part) // size)
         elif size is None:
             self._refresh(step)
             self.buffer = train.whole()  # the same memory in every epoch: nothing to copy
             yield self._replay(step) if self._ready(step) else self.move(self.buffer, step)
         else:
-            ordered = train if order is None else train.shuffled(order)
-            yield from self._rows(ordered.batches(size), size, step)
+            yield from self._rows(train.batches(size, shuffle=order is not None, generator=order), size, step)
 
     def _graphs(self, ordered: GraphSet, size: int, step: int) -> Iterator[Tensor]:
         if self.room is None:

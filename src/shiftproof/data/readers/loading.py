@@ -203,8 +203,7 @@ def _from_folder(path: Path, options: Mapping[str, Any]) -> Dataset:
             f"{path} holds no data set: there is no {INDEX_FILE} in it, no TU file ending in _A.txt, and no image in "
             f"folders domain/class"
         )
-    _no_options(options, f"the folder {path}")
-    return load_dataset(path)
+    return _call(load_dataset, path, options, owner=f"the folder {path}")
 
 
 def _ending(path: Path) -> str:

@@ -126,7 +126,7 @@ def _numbered(env: Any, path: Path) -> tuple[Tensor, tuple[str, ...]]:
 
 
 def _graphs(path: Path, parts: Mapping[str, Tensor]) -> GraphSet:
-    from shiftproof.data.readers.storage import _require_consistent
+    from shiftproof.data.stored import require_consistent
 
     fields: dict[str, Any] = {
         name: parts[name] for name in (*PACKED, "y", "env", "edge_attr", "node_truth", "edge_truth") if name in parts
@@ -144,7 +144,7 @@ def _graphs(path: Path, parts: Mapping[str, Tensor]) -> GraphSet:
     if fields["x"].ndim == 1:
         fields["x"] = fields["x"][:, None]
     groups = {"columns": {}, "node_columns": {}, "edge_columns": {}}
-    _require_consistent({**fields, **groups}, path)
+    require_consistent({**fields, **groups}, path)
     if fields.get("edge_attr") is not None:
         fields["edge_attr"] = fields["edge_attr"].float().reshape(len(fields["edge_attr"]), -1)
     graphs = GraphSet(**fields)

@@ -4,37 +4,90 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
+import torch
 from torch import Tensor
 
 from shiftproof.data.dataset import Dataset, Split
-from shiftproof.data.domains import DomainSet
 from shiftproof.data.graphs import GraphSet
+from shiftproof.data.stored import KINDS, SetWriter, open_set, save_set, set_fields
 from shiftproof.errors import ShiftproofError
-from shiftproof.runtime.files import write_atomic, write_safetensors
+from shiftproof.runtime.files import bytes_below, write_atomic, write_safetensors
+from shiftproof.runtime.memory import memory_bytes
 
 INDEX_FILE = "dataset.json"
 FORMAT = "shiftproof-dataset"
 VERSION = 1
-_KINDS: dict[str, type] = {"graphs": GraphSet, "samples": DomainSet}
-_NEEDED = {"graphs": ("x", "edge_index", "node_ptr", "edge_ptr"), "samples": ("x",)}
 _FIELDS = ("x", "edge_index", "node_ptr", "edge_ptr", "y", "edge_attr", "env", "index", "node_truth", "edge_truth")
 _GROUPS = ("columns", "node_columns", "edge_columns", "vectors")
 
 
 def save_dataset(dataset: Dataset, folder: str | Path) -> Path:
-    """Write a data set into a folder, from which `load_dataset` and `load` read it; the folder comes back."""
+    """Write a data set into a folder, from which `load_dataset` and `load` read it; the folder comes back.
+
+    Splits that stay on disk are copied piece by piece into a folder each.
+    """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     splits = {}
     for name, split in dataset.splits.items():
-        if not re.fullmatch(r"[\w-]+", name):
-            raise ShiftproofError(f"split '{name}' cannot be a file name; use letters, digits, '_' and '-'")
+        _require_file_name(name)
+        kind = "graphs" if isinstance(split, GraphSet) else "samples"
+        if split.on_disk:
+            save_set(split, folder / name)
+            splits[name] = {"folder": name, "kind": kind}
+            continue
         file = f"{name}.safetensors"
         write_safetensors(folder / file, _tensors(split))
-        splits[name] = {"file": file, "kind": "graphs" if isinstance(split, GraphSet) else "samples"}
+        splits[name] = {"file": file, "kind": kind}
+    _write_page(dataset, splits, folder)
+    return folder
+
+
+class DatasetWriter:
+    """Write a data set that is larger than memory: `with DatasetWriter(folder) as out: out.add("train", graphs)`.
+
+    Pieces of any number of splits are added in any order. `like` is a small data set that says the rest: name, task,
+    metric, classes, provenance, what the numbers of environments mean.
+    """
+
+    def __init__(self, folder: str | Path, like: Dataset) -> None:
+        self.folder = Path(folder)
+        self.like = like
+        self.writers: dict[str, SetWriter] = {}
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def add(self, split: str, piece: Split) -> None:
+        """Append samples to a split."""
+        if split not in self.writers:
+            _require_file_name(split)
+            self.writers[split] = self._open.enter_context(SetWriter(self.folder / split))
+        self.writers[split].add(piece)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self._open.__exit__(kind, problem, at)
+        if kind is None:
+            parts = {name: {"folder": name, "kind": writer.kind} for name, writer in self.writers.items()}
+            if "train" not in parts:
+                raise ShiftproofError(f"the data set in {self.folder} has no split 'train', only {', '.join(parts)}")
+            _write_page(self.like, parts, self.folder)
+
+
+def _require_file_name(split: str) -> None:
+    if not re.fullmatch(r"[\w-]+", split):
+        raise ShiftproofError(f"split '{split}' cannot be a file name; use letters, digits, '_' and '-'")
+
+
+def _write_page(dataset: Dataset, splits: dict[str, dict[str, str]], folder: Path) -> None:
     page = {
         "format": FORMAT,
         "version": VERSION,
@@ -50,7 +103,6 @@ def save_dataset(dataset: Dataset, folder: str | Path) -> Path:
         **_own_file(dataset),
     }
     write_atomic(folder / INDEX_FILE, json.dumps(page, indent=2) + "\n")
-    return folder
 
 
 def _own_file(dataset: Dataset) -> dict[str, Any]:
@@ -64,14 +116,20 @@ def _own_file(dataset: Dataset) -> dict[str, Any]:
     return {name: value for name, value in parts.items() if value}
 
 
-def load_dataset(folder: str | Path) -> Dataset:
-    """The data set that `save_dataset` wrote into a folder, checked."""
+def load_dataset(folder: str | Path, *, in_memory: bool | None = None) -> Dataset:
+    """The data set that `save_dataset` or a `DatasetWriter` wrote into a folder, checked.
+
+    With `in_memory=False` its splits stay on disk and batches are read from there. That is also so by default where
+    the files take more than a quarter of the machine's memory: training in memory holds several copies of the samples.
+    """
     folder = Path(folder)
     page = _read_page(folder / INDEX_FILE)
     try:
-        splits = {
-            name: _read_split(folder / Path(part["file"]).name, part["kind"]) for name, part in page["splits"].items()
+        parts = {
+            str(name): folder / Path(part.get("folder") or part["file"]).name for name, part in page["splits"].items()
         }
+        stays = not in_memory if in_memory is not None else bytes_below(*parts.values()) > memory_bytes() / 4
+        splits = {name: _read_split(place, page["splits"][name]["kind"], stays) for name, place in parts.items()}
         dataset = Dataset(
             splits,
             name=page["name"],
@@ -108,60 +166,22 @@ def _read_page(path: Path) -> dict[str, Any]:
     return page
 
 
-def _read_split(path: Path, kind: str) -> Split:
+def _read_split(path: Path, kind: str, stays_on_disk: bool) -> Split:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    if kind not in _KINDS:
+    if kind not in KINDS:
         raise ShiftproofError(f"{path.parent / INDEX_FILE} has a split of unknown kind '{kind}'")
+    if path.is_dir():
+        split = open_set(path, in_memory=not stays_on_disk)
+        if not isinstance(split, KINDS[kind]):
+            raise ShiftproofError(f"{path} does not hold {kind}, as {path.parent / INDEX_FILE} says")
+        return split
     try:
-        tensors = load_file(path)
+        tensors = load_file(path)  # maps the file: its pages are read when they are looked at
     except (OSError, SafetensorError, ValueError) as problem:
         raise ShiftproofError(f"{path} is missing, cut short or not a safetensors file ({problem})") from None
-    fields: dict[str, Any] = {group: {} for group in (_GROUPS if kind == "graphs" else _GROUPS[:1])}
-    for key, tensor in tensors.items():
-        group, slash, name = key.partition("/")
-        if slash and group in fields:
-            fields[group][name] = tensor
-        elif not slash and key in _FIELDS:
-            fields[key] = tensor
-        else:
-            raise ShiftproofError(f"{path} holds '{key}', which is no part of a data set")
-    for name in _NEEDED[kind]:
-        if name not in fields:
-            raise ShiftproofError(f"{path} lacks '{name}'")
-    if kind == "graphs":
-        _require_consistent(fields, path)
-    try:
-        return _KINDS[kind](**fields)
-    except TypeError as problem:
-        raise ShiftproofError(f"{path} holds a part that does not belong to {kind} ({problem})") from None
-
-
-def _require_consistent(fields: dict[str, Any], path: Path) -> None:
-    """The pointers fit the flat tensors, so that no later index can leave them."""
-    nodes, edges, graphs = len(fields["x"]), fields["edge_index"].shape[-1], len(fields["node_ptr"]) - 1
-    for name, total in (("node_ptr", nodes), ("edge_ptr", edges)):
-        pointer = fields[name]
-        good = pointer.ndim == 1 and len(pointer) == graphs + 1 and graphs >= 0
-        if not good or int(pointer[0]) != 0 or int(pointer[-1]) != total or bool((pointer.diff() < 0).any()):
-            raise ShiftproofError(f"{path}: '{name}' does not fit the other parts")
-    lengths = {
-        "node_truth": nodes,
-        "edge_truth": edges,
-        "edge_attr": edges,
-        "y": graphs,
-        "env": graphs,
-        "index": graphs,
-    }
-    for name, length in lengths.items():
-        if name in fields and len(fields[name]) != length:
-            raise ShiftproofError(f"{path}: '{name}' has {len(fields[name])} rows, not {length}")
-    lengths_of = {"columns": graphs, "node_columns": nodes, "edge_columns": edges, "vectors": graphs}
-    for group, length in lengths_of.items():
-        for name, tensor in fields.get(group, {}).items():
-            if len(tensor) != length:
-                raise ShiftproofError(f"{path}: column '{name}' has {len(tensor)} rows, not {length}")
+    return KINDS[kind](**set_fields(tensors, kind, path), batches_on=torch.device("cpu") if stays_on_disk else None)
 
 
 def _tensors(split: Split) -> dict[str, Tensor]:
