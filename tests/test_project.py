@@ -118,6 +118,7 @@ def test_an_extra_that_is_there_is_handed_over() -> None:
         ("docs/compare.md", None),
         ("docs/datasets.md", None),
         ("docs/pair.md", None),
+        ("docs/speed.md", "larger"),
     ],
 )
 def test_code_on_the_pages_runs(page: str, mark: str | None, tmp_path: Path) -> None:
