@@ -7,8 +7,11 @@ from scipy import sparse
 
 import shiftproof as sp
 from shiftproof.data import NodeGraph, load, load_nodes, load_samples
+from shiftproof.data.readers.grb_features import grb_like
 from shiftproof.data.readers.node_preparation import embedded_words, prepared, random_split
 from shiftproof.errors import ShiftproofError
+from shiftproof.robustness import edge_homophily, node_homophily
+from shiftproof.robustness.attacks.presets import attack_preset
 
 X, Y = torch.rand(4, 2), torch.tensor([0, 1, 0, 1])
 PATH = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
@@ -194,3 +197,28 @@ def test_embedded_words_keep_who_is_like_whom_and_take_counts_only() -> None:
     assert torch.allclose(full @ full.T, weighted @ weighted.T, atol=1e-5)
     with pytest.raises(ShiftproofError, match="counts of words"):
         embedded_words(words - 1)
+
+
+def test_grb_like_features_have_the_published_statistics_of_grbs_cora(real_data) -> None:
+    graph = load("cora", features="grb-like")
+    along = edge_homophily(graph)
+    assert graph.x.shape == (2708, 302)
+    assert float(node_homophily(graph).mean()) == pytest.approx(0.59, abs=0.01)
+    assert float(along.mean()) == pytest.approx(0.484, abs=0.01)
+    assert float((along < 0.1).double().mean()) == pytest.approx(94 / 10_296, abs=0.003)
+    assert float(graph.x.min()) == pytest.approx(-0.9406, abs=0.04)
+    assert float(graph.x.max()) == pytest.approx(0.943, abs=0.04)
+    assert attack_preset(graph).hao == 1.0
+    assert attack_preset(load("cora", features="embedded")).hao == 6.0
+
+
+def test_grb_like_features_are_for_words_of_the_graphs_they_were_set_for() -> None:
+    words = torch.from_numpy(np.random.default_rng(0).poisson(0.1, (60, 80)).astype(np.float32))
+    assert torch.equal(grb_like(words, "cora"), grb_like(words.clone(), "cora"))
+    assert grb_like(words, "cora").shape == (60, 302)
+    words[0] = 0  # a paper of which no word is known
+    assert bool(grb_like(words, "cora").isfinite().all())
+    with pytest.raises(ShiftproofError, match="calibrated for cora and citeseer, not for pubmed"):
+        grb_like(words, "pubmed")
+    with pytest.raises(ShiftproofError, match="counts of words"):
+        grb_like(words - 1, "cora")

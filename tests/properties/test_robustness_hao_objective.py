@@ -13,7 +13,7 @@ from shiftproof.robustness import Adjacency, Budget, Perturbation, attack, build
 from shiftproof.robustness.attacks.choices import RandomEdges
 from shiftproof.robustness.attacks.objective import Harmony, attack_loss
 from shiftproof.robustness.attacks.situation import Situation
-from shiftproof.robustness.attacks.updates import SignPGD, saturated_loss
+from shiftproof.robustness.attacks.updates import ClippedAdam, EarlyStop, SignPGD, SmoothSine, saturated_loss
 from tests.properties.attacked_graphs import random_graph, situation
 
 QUICK = settings(deadline=None, max_examples=20, suppress_health_check=list(HealthCheck))
@@ -122,3 +122,43 @@ def test_36_on_a_linear_surrogate_the_loss_never_falls(seed, rate) -> None:
         losses.append(float(attack_loss(view.logits(x), labels).detach()))
         x = SignPGD(steps=1, rate=rate)(here, edges, x)
     assert all(later >= earlier - 1e-6 for earlier, later in itertools.pairwise(losses))
+
+
+@pytest.mark.parametrize("update", [SignPGD, SmoothSine, ClippedAdam])
+def test_20_in_every_update_the_term_turns_new_nodes_towards_their_neighbours(update) -> None:
+    graph = random_graph(5, nodes=40, features=12)
+    after = {}
+    for weight in (0.0, 0.5, 2.0):
+        here = situation(graph, Budget(4, 5), hao=weight)
+        edges = RandomEdges()(here, 4, graph.test).edges
+        features = update(steps=60)(here, edges, here.start(4, "normal"))
+        attacked = Perturbation(features=features, edges=edges).apply(graph)
+        after[weight] = float(node_homophily(attacked)[graph.num_nodes :].mean())
+    assert after[2.0] > after[0.5] - 0.02
+    assert after[2.0] > max(after[0.0], 0) + 0.3, after
+
+
+@QUICK
+@given(seeds, st.floats(0.1, 3.0))
+def test_19_a_hidden_node_is_let_go_sooner_and_the_smooth_loss_falls_as_it_turns_towards_its_neighbours(
+    seed, weight
+) -> None:
+    graph = random_graph(seed)
+    here = situation(graph, Budget(3, 4), hao=weight)
+    edges = RandomEdges()(here, 3, graph.test).edges
+    harmony = Harmony(graph, edges, 3)
+    x = here.start(3)
+    logits = here.view(edges, 3).logits(x).detach()  # held, so that nothing but the likeness moves
+    towards = torch.stack([harmony(x + step * harmony.direction(x)).mean() for step in (0.0, 0.1, 0.3)])
+    losses = [float(saturated_loss(logits, here.labels, weight * float(like))) for like in towards]
+    assert losses[0] > losses[1] > losses[2]
+
+
+def test_the_wait_begins_when_the_nodes_stop_hiding() -> None:
+    stop = EarlyStop(2)
+    hidden = [stop(0.9, 0.99) for _ in range(50)]
+    turning = [stop(score, 0.9) for score in (0.8, 0.7, 0.7, 0.7, 0.7)]
+    assert not any(hidden)
+    assert turning == [False, False, False, False, True]
+    plain = EarlyStop(2)
+    assert [plain(0.9) for _ in range(4)] == [False, False, False, True]

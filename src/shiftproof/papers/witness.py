@@ -35,6 +35,7 @@ from shiftproof.papers.witness_runs import (
     chosen_weight,
     counterfactual,
     defended,
+    ended,
     fitted,
     looked_at,
     map_of_settings,
@@ -125,6 +126,7 @@ def witnesses() -> dict[str, Source]:
             found[f"attack/{name}+hao@{data}"] = Source(attacked, name, data, {"hao": "published"})
         found[f"choice-of-hao/{data}"] = Source(chosen_weight, names[0], data)
         found[f"settings/{data}"] = Source(settings_of_graphs, "", data)
+    found["ended/hao"] = Source(ended, "pgd", "cora-like", {"hao": 2.0})
     for spec in ZooPreset().specs():
         found[f"defence/{spec.name}"] = Source(defended, spec.name, "cora")
     for entry in defences:
@@ -185,14 +187,15 @@ def concerning(row: Mapping[str, Any]) -> list[str]:
 
 
 def _of_attacked(row: Mapping[str, Any], method: str, data: str) -> list[str]:
-    """Of a table of attacked graphs: the attack and every defence it was held against."""
-    known = witnesses()
+    """Of a table of attacked graphs: the graph's settings, the attack and every defence it was held against."""
+    known, data = witnesses(), data.removesuffix("-targeted")
     if data.startswith("prognn-"):
         return [name for name in known if name == f"transductive/{method}"]
     if method == "mlp":
-        return ["defence/mlp"]
+        return ["defence/mlp", *(name for name in known if name == f"settings/{data}")]
     hao = "+hao" if row["variant"].get("hao") else ""
-    own = [name for name in known if name == f"attack/{method}{hao}@{data}"]
+    own = [name for name in known if name in (f"attack/{method}{hao}@{data}", f"settings/{data}")]
+    own += ["ended/hao"] if hao else []
     if row["variant"].get("hao") == "chosen":
         own.append(f"choice-of-hao/{data}")
     return own + [f"defence/{spec.name}" for spec in ZooPreset().specs()]

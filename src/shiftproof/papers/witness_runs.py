@@ -18,9 +18,10 @@ from shiftproof.api.fitting import Plan, accepted_settings, fit
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.graphs import GraphSet
 from shiftproof.errors import ShiftproofError
-from shiftproof.papers.hao.tables import DEFENCES_OF_METATTACK, OF_METATTACK
+from shiftproof.papers.hao.metattack import DEFENCES_OF_METATTACK, OF_METATTACK
+from shiftproof.papers.hao.pieces import SOURCES
 from shiftproof.papers.witness_data import named, small_graph, stand_in
-from shiftproof.registry import attacks, methods, recipes
+from shiftproof.registry import attacks, methods, parse_name, recipes
 from shiftproof.robustness.adversarial import adversarial_train, attacker
 from shiftproof.robustness.attacks import attack
 from shiftproof.robustness.attacks.presets import attack_preset
@@ -350,15 +351,26 @@ def map_of_settings(source: Source) -> Measured:
 
 def settings_of_graphs(source: Source) -> Measured:
     """All settings with which a graph of the HAO paper is attacked and defended."""
-    preset, graph = preset_for(source.data), named(small_graph(), source.data)
+    preset, read_as = preset_for(source.data), SOURCES.get(source.data)
+    graph = named(small_graph(), source.data)
+    if read_as is not None:
+        graph = replace(graph, provenance=parse_name(read_as)[1])
     found = {"zoo": asdict(preset), "attacks": asdict(attack_preset(graph)), "specs": [s.name for s in preset.specs()]}
+    found |= {} if read_as is None else {"source": read_as}
     return Measured({"said": json.dumps(found, sort_keys=True, default=str)}, {})
+
+
+def ended(source: Source) -> Measured:
+    """After how many steps attacks that hide are given up: by sign, by a smooth sine, by Adam."""
+    graph = small_graph()
+    surrogate = train_defence(build_defence("gcn", graph, hidden=8, seed=0), graph, epochs=4, seed=0).model
+    how = {"budget": INJECTED, "surrogate": surrogate, "hao": source.settings["hao"], "seed": 1}
+    found = {name: attack(name, graph, steps=60, patience=5, **how).log for name in ("pgd", "tdgia", "speit")}
+    return Measured({name: log["steps"] for name, log in found.items()}, {})
 
 
 def _with_options(data: Dataset, spec: str) -> Dataset:
     """The stand-in with the options that the preset looks at."""
-    from shiftproof.registry import parse_name
-
     said = parse_name(spec)[1]
     return replace(data, options={**data.options, **{k: v for k, v in said.items() if k in ("a", "b", "bias", "name")}})
 

@@ -18,6 +18,7 @@ from shiftproof.registry import datasets, parse_name
 from shiftproof.robustness.training import accuracy
 
 CHOICES = ("features", "split")  # the options of a graph that decide what a model is fed and what it is judged on
+DENSE = ("embedded", "grb-like")
 CLEARLY = 0.05  # accuracy on the labelled nodes by which other features must be better to be taken for the model's own
 ROUNDING = 0.006  # a figure with two digits after the point, 0.78, stands for anything within half of the last one
 
@@ -111,8 +112,8 @@ def _others(model: nn.Module, graph: NodeGraph, choices: Any) -> Iterator[Prepar
     given = {name: value for name, value in graph.provenance.items() if name in options}
     features = get_args(options["features"].annotation) if "features" in choices and "features" in options else ()
     splits = get_args(options["split"].annotation) if "split" in choices and "split" in options else ()
-    dense = given.get("features") == "embedded"  # of another width: no model takes both these and bags of words
-    for feature in [one for one in features if (one == "embedded") == dense] or (given.get("features"),):
+    dense = given.get("features") in DENSE  # of another width: no model takes both these and bags of words
+    for feature in [one for one in features if (one in DENSE) == dense] or (given.get("features"),):
         for split in splits or (given.get("split"),):
             wanted = {name: value for name, value in (("features", feature), ("split", split)) if value is not None}
             if all(given.get(name) == value for name, value in wanted.items()):

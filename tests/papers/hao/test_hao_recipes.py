@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from shiftproof.cli import app
 from shiftproof.errors import ShiftproofError
+from shiftproof.papers.hao import pieces
 from shiftproof.papers.hao.published import printed_column, printed_metattack
 from shiftproof.papers.hao.tables import _column, against_the_zoo
 from shiftproof.registry import recipes
@@ -38,7 +39,7 @@ def test_finished_pieces_are_read_and_the_rows_are_the_same(tmp_path: Path, monk
 
 
 def test_every_recipe_has_its_own_name_and_says_its_data() -> None:
-    for name in ("hao-cora", "hao-citeseer", "hao-computers", "hao-metattack"):
+    for name in [entry.name for entry in recipes if entry.name.startswith("hao-")]:
         recipe = recipes[name].make()
         assert recipe.name == name
         assert recipe.seeds == (10 if name == "hao-metattack" else 3)
@@ -93,6 +94,23 @@ def test_collecting_takes_the_seeds_and_defences_that_are_finished(tmp_path: Pat
     assert {row["seeds"] for row in rows} == {2}
     assert {row["defences"] for row in first} == {5}
     assert {row["defences"] for row in rows} == {4}
+    assert {row["variant"]["column"] for row in first} > {"homo", "average"}
+    # RGAT may be the best of its kind: without it nobody knows the best of homophily defenders or of robust models
+    assert not {row["variant"]["column"] for row in rows} & {"homo", "robust", "average"}
+
+
+def test_a_targeted_table_is_judged_on_its_targets_alone(tmp_path: Path, monkeypatch) -> None:
+    aimed = []
+    monkeypatch.setattr("shiftproof.papers.hao.pieces.Setting.targets", lambda self, seed: self.graph.test[: 9 + seed])
+    true = pieces.attack
+    monkeypatch.setattr(pieces, "attack", lambda *a, **how: aimed.append(len(how["targets"])) or true(*a, **how))
+    rows = against_the_zoo("computers", ("pgd",), Work(tmp_path, range(2), smoke=True), choose=False, targeted=True)
+    assert sorted(aimed) == [9, 9, 10, 10]
+    assert {row["dataset"] for row in rows} == {"computers-targeted"}
+    for row in rows:
+        assert round(row["values"][0] * 9, 6) == round(row["values"][0] * 9) or row["variant"]["column"] == "average"
+    printed = {row["variant"]["column"]: row["published"] for row in rows if row["method"] == "clean"}
+    assert printed["homo"] == {"mean": 0.9268, "std": None}
 
 
 def test_the_weight_of_a_line_is_the_one_that_the_attackers_examiners_like_least(tmp_path: Path) -> None:

@@ -10,27 +10,30 @@ from torch import Tensor
 
 from shiftproof.data.node_files import dense_rows, read_arrays
 from shiftproof.data.nodes import SPLITS, NodeGraph, undirected
+from shiftproof.data.readers.grb_features import grb_like
 from shiftproof.data.readers.node_preparation import Features, prepared, with_drawn_split, with_labelled_split
 from shiftproof.data.readers.sources import find
 from shiftproof.errors import ShiftproofError
 from shiftproof.registry import register
 
 Split = Literal["grb", "public", "geom-gcn", "degree", "random"]
+Words = Literal[Features, "grb-like"]
 _GRB_FILE = "planetoid/{name}_grb_style_split.npz"
 
 
 @register("cora", tags=("nodes", "files"))
-def cora(split: Split = "grb", fold: int = 0, features: Features = "arctan", seed: int = 0) -> NodeGraph:
+def cora(split: Split = "grb", fold: int = 0, features: Words = "arctan", seed: int = 0) -> NodeGraph:
     """Cora (Planetoid): 2,708 papers of 7 fields, 5,278 citations (needs its file).
 
     `split` is "grb" (60/10/30 % by degree, a fixed file), "degree" (the same kind drawn from `seed`), "public" (20 a
-    class), "geom-gcn" (`fold` 0 to 9) or "random"; `features` "arctan" (within (-1, 1)), "row" or "raw" words.
+    class), "geom-gcn" (`fold` 0 to 9) or "random"; `features` "arctan" (within (-1, 1)), "row" or "raw" words,
+    "embedded" (dense) or "grb-like" (dense, and as like the neighbours' as those of GRB's Cora).
     """
     return _planetoid("cora", split, fold, features, seed)
 
 
 @register("citeseer", tags=("nodes", "files"))
-def citeseer(split: Split = "grb", fold: int = 0, features: Features = "arctan", seed: int = 0) -> NodeGraph:
+def citeseer(split: Split = "grb", fold: int = 0, features: Words = "arctan", seed: int = 0) -> NodeGraph:
     """CiteSeer (Planetoid): 3,327 papers of 6 fields, 4,552 citations, 15 papers unlabelled (needs its file).
 
     Options as for cora; there is no file of its degree split, so that "grb" and "degree" are the same draw.
@@ -39,7 +42,7 @@ def citeseer(split: Split = "grb", fold: int = 0, features: Features = "arctan",
 
 
 @register("pubmed", tags=("nodes", "files"))
-def pubmed(split: Split = "grb", fold: int = 0, features: Features = "arctan", seed: int = 0) -> NodeGraph:
+def pubmed(split: Split = "grb", fold: int = 0, features: Words = "arctan", seed: int = 0) -> NodeGraph:
     """PubMed (Planetoid): 19,717 papers on diabetes of 3 kinds, 44,324 citations (needs its file).
 
     Options as for cora; there is no file of its degree split, so that "grb" and "degree" are the same draw.
@@ -47,11 +50,11 @@ def pubmed(split: Split = "grb", fold: int = 0, features: Features = "arctan", s
     return _planetoid("pubmed", split, fold, features, seed)
 
 
-def _planetoid(name: str, split: Split, fold: int, features: Features, seed: int) -> NodeGraph:
+def _planetoid(name: str, split: Split, fold: int, features: Words, seed: int) -> NodeGraph:
     graph, public = planetoid_graph(name)
     graph = replace(
         graph,
-        x=prepared(graph.x, features),
+        x=grb_like(graph.x, name) if features == "grb-like" else prepared(graph.x, features),
         provenance={"source": "Planetoid", "split": split, "fold": fold, "features": features, "seed": seed},
     )
     if split == "public":

@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from torch import nn
+from torch import Tensor, nn
 
 from shiftproof.data.nodes import NodeGraph
 from shiftproof.data.readers.loading import load_nodes
@@ -25,7 +25,9 @@ from shiftproof.robustness.attacks import attack
 from shiftproof.robustness.attacks.presets import AttackPreset, attack_preset
 from shiftproof.robustness.budget import Perturbation
 from shiftproof.robustness.flag import FLAG
+from shiftproof.robustness.targets import select_targets
 from shiftproof.robustness.trained_zoo import Zoo, fingerprint, read_zoo, train_zoo
+from shiftproof.robustness.training import predict
 from shiftproof.robustness.zoo import DefenceSpec, ZooPreset, chosen, preset_for
 from shiftproof.runtime.cuda_mps import one_gpu_for_many
 from shiftproof.runtime.devices import pick_device
@@ -34,7 +36,7 @@ from shiftproof.runtime.workers import process_pool
 from shiftproof.sweeps.jobs import one_thread_each
 from shiftproof.sweeps.recipes import Work
 
-SOURCES = {name: f"{name}:features=embedded" for name in ("cora", "citeseer")}
+SOURCES = {name: f"{name}:features=grb-like" for name in ("cora", "citeseer")}
 SMALL = 10_000  # nodes
 SMOKE = {"steps": 2, "nodes": 4, "edges": 3, "epochs": 2}
 SMOKE_DEFENCES = ("gcn", "gcn+ln", "gcnguard", "rgat", "gcnguard+ln", "mlp")
@@ -61,6 +63,20 @@ class Setting:
     folder: Path
     smoke: bool = False
     device: str = "auto"
+    targeted: bool = False
+
+    @property
+    def printed(self) -> str:
+        """The name under which its figures are printed and its budget is kept."""
+        return f"{self.data}-targeted" if self.targeted else self.data
+
+    def targets(self, seed: int) -> Tensor:
+        """The nodes that an attack of this seed aims at, by the margins of its own surrogate; else the test nodes."""
+        graph = self.graph
+        if not self.targeted or self.smoke:
+            return graph.test
+        model = Model(self, "surrogates", "gcn", seed).make()
+        return select_targets(graph, predict(model, graph).log_softmax(1), strict=False, seed=seed)
 
     @property
     def graph(self) -> NodeGraph:
@@ -73,7 +89,7 @@ class Setting:
 
     @property
     def attacks(self) -> AttackPreset:
-        preset = attack_preset(replace(self.graph, name=self.data))
+        preset = attack_preset(replace(self.graph, name=self.printed))
         return replace(preset, nodes=SMOKE["nodes"], edges_per_node=SMOKE["edges"]) if self.smoke else preset
 
     @property
@@ -164,6 +180,7 @@ class Strike:
             return Perturbation.load(self.place)
         surrogate, graph, budget = self.surrogate.make(), self.setting.graph, self.setting.attacks.budget
         how = {"budget": budget, "surrogate": surrogate, "hao": self.weight, "seed": self.seed}
+        how |= {"targets": self.setting.targets(self.seed), "isolated": True}
         found = attack(self.name, graph, **how, **self._options)
         found.save(self.place)
         return found
@@ -181,6 +198,7 @@ class Strike:
         setting = self.setting
         said = {"attack": self.name, "hao": self.weight, "seed": self.seed, "options": self._options}
         said |= {"zoo": asdict(setting.zoo), "budget": asdict(setting.attacks.budget), "data": _digest(setting)}
+        said |= {"targeted": True} if setting.targeted else {}
         short = hashlib.blake2b(json.dumps(said, sort_keys=True).encode(), digest_size=4).hexdigest()
         return setting.folder / "attacks" / f"{self.name}-hao{self.weight:g}-seed{self.seed}-{short}.npz"
 

@@ -85,8 +85,8 @@ class AdaptiveEdges:
     """AGIA: random edges and features first, then edge weights optimised with the features held, and new features.
 
     `rounds` counts both; each ends with features, which are those of the result where the attack has one batch only.
-    `mask` leaves targets that are lost already out of the edges' loss: without it their loss, which has no bound, draws
-    most edges to a few of them (on Cora to 426 of 810 targets, where random edges reach 629).
+    `mask` leaves targets that are lost for good out of the edges' loss. Those that are merely lost still draw most
+    edges to a few of them, at times weaker than random edges (docs/papers/hao.md#why-agia-can-be-weaker-than-pgd).
     """
 
     rounds: int = 2

@@ -15,6 +15,10 @@ from shiftproof.robustness.attacks.situation import Situation
 
 STEPS, RATE, PATIENCE = 500, 0.01, 200  # docs/papers/hao.md#sign-update, #building-blocks
 SATURATION = 5.0  # docs/papers/hao.md#smooth-update
+# Adam's usual memory of a thousand steps would hold the large gradients of the phase in which small features turn
+# towards their neighbours, and keep the steps after it too small to do harm within 500 (ours)
+SHORT_MEMORY = (0.9, 0.9)
+ALIGNED = 0.01  # how far below its highest mean cosine an attack has left the phase in which it hides; ours
 
 
 class Update(Protocol):
@@ -26,12 +30,23 @@ class Update(Protocol):
 
 
 class EarlyStop:
-    """Watches the share of targets that the surrogate predicts as before; any strict fall starts the wait anew."""
+    """Watches the share of targets that the surrogate predicts as before; any strict fall starts the wait anew.
+
+    Injected nodes that are to stay like their neighbours first turn towards them, which changes no prediction, and do
+    harm only afterwards. As long as the mean cosine `harmony` is at its highest nothing is waited for, and what was
+    reached before does not count: the wait begins when the cosine falls (docs/papers/hao.md#d17).
+    """
 
     def __init__(self, patience: int | None) -> None:
         self.patience, self.least, self.waited = patience, float("inf"), 0
+        self.highest = -float("inf")
 
-    def __call__(self, score: float) -> bool:
+    def __call__(self, score: float, harmony: float | None = None) -> bool:
+        if harmony is not None:
+            self.highest = max(self.highest, harmony)
+            if harmony > self.highest - ALIGNED:
+                self.least, self.waited = score, 0
+                return False
         if score < self.least:
             self.least, self.waited = score, 0
             return False
@@ -45,18 +60,20 @@ class _Watch:
     def __init__(self, situation: Situation, patience: int | None, best: bool) -> None:
         self.situation, self.stop, self.best = situation, EarlyStop(patience), best
         self.kept: Tensor | None = None
+        self.fewest = float("inf")
         self.scores: list[float] = []
         self.harmonies: list[float] = []
 
     def look(self, logits: Tensor, features: Tensor, harmony: Tensor | None) -> bool:
         """Whether to stop after this step; `features` are those that gave `logits`."""
         score = float((logits.detach().argmax(1) == self.situation.labels).float().mean())
-        if self.best and score < self.stop.least:
-            self.kept = features.detach().clone()
+        if self.best and score < self.fewest:
+            self.kept, self.fewest = features.detach().clone(), score
         self.scores.append(score)
-        if harmony is not None:
-            self.harmonies.append(float(harmony.detach()))
-        return self.stop(score)
+        if harmony is None:
+            return self.stop(score)
+        self.harmonies.append(float(harmony.detach()))
+        return self.stop(score, self.harmonies[-1])
 
     def done(self, last: Tensor) -> Tensor:
         log = self.situation.log
@@ -107,8 +124,8 @@ class SmoothSine:
     r"""Adam on :math:`Z` with :math:`X = \text{mid} + \text{half}\,\sin Z`, so that the box holds by itself.
 
     The loss is :math:`\overline{\mathrm{relu}(5 - \mathrm{CE}_u - \lambda\,\overline{\cos(X_w, r_w)})^2}`: a target
-    whose loss passes 5 is let go. `symmetric` takes mid = 0 and half = high, as released, which leaves a box
-    that is not symmetric.
+    whose loss passes 5 is let go. `symmetric` takes mid = 0 and half = high, as released; what then lies outside a
+    box that is not symmetric is clipped at the end (docs/papers/hao.md#d2).
     """
 
     steps: int = STEPS
@@ -140,8 +157,7 @@ class SmoothSine:
             optimizer.step()
             if watch.look(logits, x, like):
                 break
-        last = (middle + half * z.detach().sin()) if symmetric else (middle + half * z.detach().sin()).clamp(low, high)
-        return watch.done(last)
+        return watch.done(middle + half * z.detach().sin()).clamp(low, high)
 
 
 def saturated_loss(logits: Tensor, labels: Tensor, bonus: Tensor | float, saturation: float = SATURATION) -> Tensor:
@@ -167,7 +183,8 @@ class ClippedAdam:
         view = situation.view(edges, len(features), inner)
         harmony = Harmony(situation.graph, edges, len(features), inner) if lam else None
         x = features.detach().clamp(low, high).requires_grad_()
-        optimizer = torch.optim.Adam([x], lr=self.rate, maximize=True, fused=True)
+        memory = SHORT_MEMORY if lam else (0.9, 0.999)
+        optimizer = torch.optim.Adam([x], lr=self.rate, betas=memory, maximize=True, fused=True)
         watch = _Watch(situation, self.patience, self.best)
         for _ in range(self.steps):
             logits = view.logits(x)
