@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
 from shiftproof.errors import ShiftproofError
-from shiftproof.methods.base import Method
 
 if TYPE_CHECKING:
-    from shiftproof.training.loop import Loop
+    from shiftproof.training.epochs import EpochLoop
     from shiftproof.training.run import Run
 
 
@@ -40,7 +40,7 @@ class Callback:
 class Training:
     """What a callback sees of a run that is being trained, and the one thing it may do: stop it."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: EpochLoop) -> None:
         self._loop = loop
 
     @property
@@ -55,12 +55,12 @@ class Training:
 
     @property
     def seed(self) -> int:
-        return self._loop.trainer.seed
+        return self._loop.seed
 
     @property
     def epochs(self) -> int:
         """How many epochs are to be trained."""
-        return self._loop.trainer.epochs
+        return self._loop.epochs
 
     @property
     def epoch(self) -> int:
@@ -80,6 +80,7 @@ class Training:
 
     @property
     def metric(self) -> str:
+        """The measure by which epochs are judged, where they are."""
         return self._loop.metric
 
     @property
@@ -97,9 +98,9 @@ class Training:
         return self._loop.folder
 
     @property
-    def method(self) -> Method:
-        """The method as it is now; change nothing in it."""
-        return self._loop.method
+    def method(self) -> nn.Module:
+        """The method, or the module that is trained, as it is now; change nothing in it."""
+        return next(iter(self._loop.parts().values()))
 
     def stop(self, reason: str = "a callback asked for it") -> None:
         """End the training after this epoch; the run is concluded and saved like any other."""
@@ -109,7 +110,7 @@ class Training:
 class Callbacks:
     """All callbacks of one run."""
 
-    def __init__(self, given: Sequence[Callback | Callable[[Training], Any]], loop: Loop) -> None:
+    def __init__(self, given: Sequence[Callback | Callable[[Training], Any]], loop: EpochLoop) -> None:
         self.told = [_callback(one) for one in given]
         self.training = Training(loop)
         self.started = self.ended = False

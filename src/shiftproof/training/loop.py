@@ -12,24 +12,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from shiftproof.data.dataset import Dataset, Split
 from shiftproof.data.domain_batches import DomainBatchSampler
 from shiftproof.data.parts import PART_BYTES
-from shiftproof.errors import ShiftproofError, TrainingDiverged, unknown
+from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.base import HowTrained, Method, Trains
 from shiftproof.runtime import files as files
 from shiftproof.runtime.devices import device_name, pick_device
 from shiftproof.runtime.fingerprints import commit, versions
 from shiftproof.runtime.memory import forget_peak, peak_bytes, reused_memory
-from shiftproof.runtime.progress import progress
 from shiftproof.statistics.metrics import Predictions, better, jsonable, measure, require_measure
-from shiftproof.training.callbacks import Callbacks
+from shiftproof.training.best import Best
+from shiftproof.training.epochs import EpochLoop
 from shiftproof.training.evaluation import all_measures, predict
 from shiftproof.training.identity import config_of, digest, require_same
 from shiftproof.training.optimizers import make_optimizer
-from shiftproof.training.resuming import go_on_from, state_of
+from shiftproof.training.resuming import run_goes_on, state_of_run
 from shiftproof.training.run import CHECKPOINT, CONFIG, METRICS, STACK, Run
 from shiftproof.training.steps import CompiledStepper, EagerStepper, FusedStepper, ReplayedStepper, Stepper
 
@@ -37,20 +37,28 @@ if TYPE_CHECKING:
     from shiftproof.training.trainer import Trainer
 
 Selection = Literal["auto", "val", "last", "stopped", "oracle"]
-STEPS_BETWEEN_LOOKS = 256  # loss values stay on the device this long at most before they are looked at
 
 
-class Loop:
-    """The state of one training run between its first and its last step."""
+class Loop(EpochLoop):
+    """One run of a method on a data set, from its first step to its last."""
 
     def __init__(self, trainer: Trainer, method: Method, dataset: Dataset, config: dict[str, Any] | None) -> None:
+        super().__init__(
+            epochs=trainer.epochs,
+            seed=trainer.seed,
+            device=pick_device(trainer.device),
+            style=trainer.progress,
+            callbacks=trainer.callbacks,
+            folder=None if trainer.out is None else Path(trainer.out),
+            checkpoint_seconds=trainer.checkpoint_seconds,
+        )
         self.trainer = trainer
-        self.device = pick_device(trainer.device)
         self.method = method.to(self.device)
         how = self.method.how_trained
         dataset = dataset if how.arrange is None else how.arrange(dataset, trainer.seed)
-        self.metric = trainer.metric or dataset.metric
-        require_measure(self.metric, dataset.task)
+        metric: str = trainer.metric or dataset.metric
+        self.metric = metric
+        require_measure(metric, dataset.task)
         self.selection = _selection(trainer.selection, dataset)
         for split in trainer.track:
             if split not in dataset.splits:
@@ -59,24 +67,23 @@ class Loop:
         self.dataset = dataset
         self.data = dataset.to(self.device)
         self.train = _renumbered(self.data.train)
-        self.folder = None if trainer.out is None else Path(trainer.out)
-        chosen = config_of(trainer, method, dataset, self.selection, self.metric, config)
+        chosen = config_of(trainer, method, dataset, self.selection, metric, config)
         self.config = chosen if self.folder is None else chosen | {"data_digest": digest(dataset)}
-        self.epoch = self.step = 0
-        self.best_epoch, self.best_value = -1, math.nan if how.selection_floor is None else how.selection_floor
-        self.best_loss = math.nan  # of the validation split, where it decides between equal values of the metric
-        self.best: dict[str, Tensor] = {}
-        self.history: list[dict[str, Any]] = []
-        self.pending: list[tuple[int, int, Tensor]] = []
-        self.names: list[str] = []  # of the loss terms, in the order of their values
+        floor = math.nan if how.selection_floor is None else how.selection_floor
+        self.best = Best(lambda new, old: better(metric, new, old), floor)
         self.order = torch.Generator().manual_seed(trainer.seed)
-        self.seconds = 0.0
+        self.stepper: Stepper | None = None
         self.epoch_seconds: list[float] = []
-        self.stopped = False
-        self.why_stopped: str | None = None  # what a callback said when it stopped the run
         self.together = 1  # runs that are trained as one with this one; times are its share
         self.room: tuple[int, int] | None = None  # of a batch whose step is replayed: noise follows its size
-        self.callbacks = Callbacks(trainer.callbacks, self)
+
+    def parts(self) -> dict[str, nn.Module]:
+        return {"model": self.method}
+
+    @property
+    def best_epoch(self) -> int:
+        """The epoch whose weights would be kept if training ended now."""
+        return self.best.epoch
 
     def finished(self) -> Run | None:
         """The run that already lies in the folder, if it is to be kept; refuse to write over one that is not."""
@@ -135,7 +142,6 @@ class Loop:
         return replace(self.data, splits={**self.data.splits, "train": self.train})
 
     def _run(self) -> Run:
-        trainer = self.trainer
         forget_peak(self.device)
         optimizer = self.optimizer()
         begun = time.perf_counter()
@@ -143,28 +149,26 @@ class Loop:
         if not resumed:
             self.prepare()
             self._save(optimizer)
-        stepper = None if optimizer is None else self._stepper(optimizer)
-        epochs = 0 if stepper is None else trainer.epochs
-        saved = time.monotonic()
-        before = self.seconds
-        self.callbacks.start()
-        with progress(self.title(), epochs, trainer.progress, start=self.epoch) as display:
-            while stepper is not None and self.epoch < epochs and not self.stopped:
-                started = time.perf_counter()
-                self._train_epoch(stepper)
-                if self.device.type == "cuda":
-                    torch.cuda.synchronize(self.device)  # the clock must not run ahead of the device
-                self.epoch_seconds.append(time.perf_counter() - started)
-                note = self.evaluate() if self.is_due() else ""
-                self.epoch += 1
-                display.advance(self.epoch, note)
-                self.seconds = before + time.perf_counter() - begun
-                self.tell_epoch()
-                if self.folder is not None and time.monotonic() - saved >= trainer.checkpoint_seconds:
-                    self._save(stepper.optimizer)
-                    saved = time.monotonic()
-        self.seconds = before + time.perf_counter() - begun
+        if optimizer is None:
+            self.epochs = 0  # nothing to move: `prepare` did all the work
+        else:
+            self.stepper = self._stepper(optimizer)
+        self.seconds += time.perf_counter() - begun
+        self.train_through()
         return self.conclude()
+
+    def one_epoch(self) -> str:
+        assert self.stepper is not None
+        started = time.perf_counter()
+        self._train_epoch(self.stepper)
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)  # the clock must not run ahead of the device
+        self.epoch_seconds.append(time.perf_counter() - started)
+        return self.evaluate() if self.is_due() else ""
+
+    def save(self) -> None:
+        if self.stepper is not None:
+            self._save(self.stepper.optimizer)
 
     def _train_epoch(self, stepper: Stepper) -> None:
         self.method.train()
@@ -175,17 +179,14 @@ class Loop:
         for part, size, order, domains in self._parts(train, how):
             for values in stepper.epoch(part, size, order, self.step):
                 self.names = stepper.names
-                self.pending.append((self.epoch, self.step, values))
-                self.step += 1
-                if len(self.pending) >= STEPS_BETWEEN_LOOKS:
-                    self._look()
+                self.note_step(values)
                 one_by_one += 1
                 if how.after_domains is not None and one_by_one % domains == 0:
                     how.after_domains(domains)
         if isinstance(stepper, ReplayedStepper):
             self.room = stepper.room
         if report := self.trainer.balance.report():
-            self._look()
+            self.look()
             self.history[-1]["balance"] = report
 
     def _parts(self, train: Split, how: HowTrained) -> Iterator[tuple[Split, int | None, torch.Generator | None, int]]:
@@ -206,48 +207,6 @@ class Loop:
         at_once = max(int(limit) // positions[0].numel(), 1)
         for some in positions.split(at_once):
             yield train[some.flatten()], size, None, sampler.domains
-
-    def _look(self) -> None:
-        """Bring the loss values of the last steps over, stop if one is not finite, and add them to the history."""
-        if not self.pending:
-            return
-        values = torch.stack([terms for _, _, terms in self.pending]).double().cpu()
-        self.record([(epoch, step) for epoch, step, _ in self.pending], values)
-        self.pending.clear()
-
-    def record(self, steps: Sequence[tuple[int, int]], values: Tensor) -> None:
-        """Add the loss values of steps, `[steps, terms]`, to the history; stop if one is not finite."""
-        names = self.names
-        bad = (~torch.isfinite(values)).nonzero()
-        if len(bad):
-            row, column = bad[0].tolist()
-            epoch, step = steps[row]
-            value = float(values[row, column])
-            raise self.diverged(f"loss term '{names[column]}' became {value} at step {step} (epoch {epoch})")
-        for (epoch, _), row in zip(steps, values.tolist(), strict=True):
-            if not self.history or self.history[-1]["epoch"] != epoch:
-                self.history.append({"epoch": epoch, "steps": 0, "losses": dict.fromkeys(names, 0.0)})
-            record = self.history[-1]
-            count = record["steps"] = record["steps"] + 1
-            for name, value in zip(names, row, strict=True):
-                record["losses"][name] += (value - record["losses"][name]) / count
-
-    def _require_finite_weights(self) -> None:
-        """Stop where the last step broke the weights and no loss has shown it yet."""
-        floats = {name: p.detach() for name, p in self.method.named_parameters() if p.is_floating_point()}
-        if not floats:
-            return
-        broken = (~torch.stack([tensor.double().sum() for tensor in floats.values()]).isfinite()).nonzero()
-        if len(broken):
-            name = list(floats)[int(broken[0])]
-            raise self.broken(name)
-
-    def broken(self, weight: str) -> TrainingDiverged:
-        return self.diverged(f"weight '{weight}' became NaN or infinite by step {self.step - 1}")
-
-    def diverged(self, what: str) -> TrainingDiverged:
-        kept = "" if self.folder is None else f"; the last good checkpoint is in {self.folder}"
-        return TrainingDiverged(f"{what}{kept}")
 
     def is_due(self) -> bool:
         if self.selection == "last" and not self.trainer.track:
@@ -272,8 +231,8 @@ class Loop:
         `seen` are the predictions of these splits, where somebody has made them and looked at losses and weights.
         """
         if seen is None:
-            self._look()
-            self._require_finite_weights()
+            self.look()
+            self.require_finite_weights()
         trainer, record, judge = self.trainer, self.history[-1], self.judge
         seen = {n: predict(self.method, self.data[n]) for n in self.looked_at} if seen is None else seen
         record |= {name: {self.metric: jsonable(measure(self.metric, found))} for name, found in seen.items()}
@@ -281,29 +240,24 @@ class Loop:
             return ""
         value = record[judge][self.metric]
         value = math.nan if value is None else value
-        nothing_yet = math.isnan(self.best_value) and (self.best_epoch < 0 or not math.isnan(value))
         how = self.method.how_trained
         by_loss = how.ties_by_loss if trainer.ties_by_loss is None else trainer.ties_by_loss
         loss = measure("loss", seen[judge]) if by_loss else math.nan
-        improved = better(self.metric, value, self.best_value) or (value == self.best_value and loss < self.best_loss)
-        if (nothing_yet or improved) and how.selectable:
-            self.best_epoch, self.best_value, self.best_loss = self.epoch, value, loss
-            if self.selection != "stopped":
-                self.best = {name: tensor.detach().clone() for name, tensor in self.method.state_dict().items()}
+        if self.best.improves(value, loss) and how.selectable:
+            self.best.take(self.epoch, value, self.parts() if self.selection != "stopped" else None, loss)
         if trainer.patience is not None:
-            self.stopped = self.epoch - max(self.best_epoch, trainer.warmup - 1) >= trainer.patience
+            self.stopped = self.epoch - max(self.best.epoch, trainer.warmup - 1) >= trainer.patience
         return f"{judge} {self.metric} {value:.4f}"
 
     def conclude(self) -> Run:
-        self._look()
-        if not self.best:
-            self._require_finite_weights()
+        self.look()
+        kept, selected = bool(self.best.state), self.epoch - 1
+        if not kept:
+            self.require_finite_weights()
         floor = self.method.how_trained.selection_floor
-        unbeaten = floor is not None and self.selection not in ("last", "stopped") and not self.best
-        if self.best:
-            self.method.load_state_dict(self.best)
-        else:
-            self.best_epoch = self.epoch - 1
+        unbeaten = floor is not None and self.selection not in ("last", "stopped") and not kept
+        if self.best.restore(self.parts()):
+            selected = self.best.epoch
         self.method.eval()
         metrics = {n: all_measures(self.method, s, self.dataset, n) for n, s in self.data.splits.items()}
         if unbeaten:  # docs/papers/ciga.md#d12: the released code then reports its starting value
@@ -322,23 +276,13 @@ class Loop:
         if self.why_stopped is not None:
             timing["stopped"] = self.why_stopped
         selection = {"oracle": "oracle: the test split chose the epoch"}.get(self.selection, self.selection)
-        run = Run(self.method, self.config, metrics, self.history, self.best_epoch, selection, timing)
+        run = Run(self.method, self.config, metrics, self.history, selected, selection, timing)
         if self.folder is not None:
             run.save(self.folder)
             for name in (CHECKPOINT, STACK) if self.together == 1 else (CHECKPOINT,):
                 (self.folder / name).unlink(missing_ok=True)
         self.callbacks.end(run)
         return run
-
-    def tell_epoch(self) -> None:
-        """Tell the callbacks that an epoch is over."""
-        if self.callbacks:
-            self._look()
-            self.callbacks.epoch()
-
-    def stop(self, reason: str) -> None:
-        """End the training after this epoch."""
-        self.stopped, self.why_stopped = True, reason
 
     def optimizer(self, step: int = 0) -> torch.optim.Optimizer | None:
         """The optimiser, or None for a method without trainable parameters: its `prepare` does all the work."""
@@ -365,9 +309,9 @@ class Loop:
 
     def state(self, optimizer: torch.optim.Optimizer | None) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """All that the run needs to go on from here: tensors, and a note with the rest."""
-        self._look()
-        self._require_finite_weights()
-        return state_of(self, optimizer)
+        self.look()
+        self.require_finite_weights()
+        return state_of_run(self, optimizer)
 
     def _restore(self, optimizer: torch.optim.Optimizer | None) -> tuple[bool, torch.optim.Optimizer | None]:
         """Whether there was a checkpoint to go on from, and the optimiser with its state."""
@@ -380,7 +324,7 @@ class Loop:
         self, tensors: dict[str, Tensor], note: dict[str, Any], path: Path, optimizer: torch.optim.Optimizer | None
     ) -> torch.optim.Optimizer | None:
         """Go on from a state that `path` holds; the optimiser with its own."""
-        return go_on_from(self, tensors, note, path, optimizer)
+        return run_goes_on(self, tensors, note, path, optimizer)
 
     def take_epoch(
         self,
@@ -424,7 +368,7 @@ class Loop:
         self.epoch, self.step, self.seconds, self.room = other.epoch, other.step, other.seconds, other.room
 
     def title(self) -> str:
-        return f"{self.config.get('method')} on {self.config.get('data')}, seed {self.trainer.seed}"
+        return f"{self.config.get('method')} on {self.config.get('data')}, seed {self.seed}"
 
 
 def _selection(wanted: str, dataset: Dataset) -> str:

@@ -18,9 +18,9 @@ from shiftproof.errors import ShiftproofError, TrainingDiverged
 from shiftproof.methods.base import Method
 from shiftproof.runtime import files
 from shiftproof.runtime.memory import forget_peak
-from shiftproof.runtime.progress import progress
 from shiftproof.statistics.metrics import Predictions
 from shiftproof.training.balance import Weighted
+from shiftproof.training.epochs import EpochLoop
 from shiftproof.training.evaluation import EVALUATION_BATCH
 from shiftproof.training.loop import Loop
 from shiftproof.training.optimizers import make_optimizer
@@ -81,13 +81,22 @@ def _batches_of(splits: Sequence[GraphSet]) -> list[BatchStack]:
     return [BatchStack.padded([split[part] for split in splits]) for part in parts]
 
 
-class Together:
+class Together(EpochLoop):
     """Runs that are trained as one stack, from the first step to the last."""
 
     def __init__(self, loops: Sequence[Loop]) -> None:
         require_alike(loops)
+        first, trainer = loops[0], loops[0].trainer
+        super().__init__(
+            epochs=first.epochs,
+            seed=first.seed,
+            device=first.device,
+            style=trainer.progress,
+            folder=first.folder,
+            checkpoint_seconds=trainer.checkpoint_seconds,
+        )
         self.loops = list(loops)
-        self.first = loops[0]
+        self.first = first
         self.lost: dict[int, TrainingDiverged] = {}
         self.kept: dict[int, dict[str, Tensor]] = {}  # weights of members that stopped early
         self.batches: dict[str, list[BatchStack]] = {}  # of the splits that are looked at
@@ -111,7 +120,7 @@ class Together:
     def _run(self) -> list[Run | TrainingDiverged]:
         first, trainer = self.first, self.first.trainer
         forget_peak(first.device)
-        begun, before = time.perf_counter(), 0.0
+        begun = time.perf_counter()
         self.own = [loop.optimizer() for loop in self.loops]
         resumed = self._restore()
         if not resumed:
@@ -123,29 +132,34 @@ class Together:
                 except TrainingDiverged as diverged:
                     self.lost[i] = diverged
             torch.manual_seed(trainer.seed)
-        before = first.seconds
+        self.epoch, self.seconds = first.epoch, first.seconds
         self.stack = Stack([loop.method for loop in self.loops])
-        stepper = self._stepper()
+        self.stepper = self._stepper()
         if not resumed:
             self._try()
-            self._save(stepper)
-        saved = time.monotonic()
+            self.save()
+        self.begun, self.before = begun, first.seconds
         for i in self._going():
             self.loops[i].callbacks.start()
-        title = f"{len(self.loops)} seeds together: {first.title()}"
-        with progress(title, trainer.epochs, trainer.progress, start=first.epoch) as display:
-            while first.epoch < trainer.epochs and self._going():
-                going = self._going()
-                note = self._epoch(stepper)
-                display.advance(first.epoch, note)
-                for loop in self.loops:
-                    loop.spent(before + (time.perf_counter() - begun) / len(self.loops))
-                self._tell_epoch(going)
-                if time.monotonic() - saved >= trainer.checkpoint_seconds:
-                    self._save(stepper)
-                    saved = time.monotonic()
-        self._save(stepper)  # from here on nothing depends on the other members any more
+        self.stopped = not self._going()
+        self.train_through()
+        self.save()  # from here on nothing depends on the other members any more
         return self._conclude()
+
+    def title(self) -> str:
+        return f"{len(self.loops)} seeds together: {self.first.title()}"
+
+    def parts(self) -> dict[str, nn.Module]:
+        return {"model": self.stack}
+
+    def one_epoch(self) -> str:
+        going = self._going()
+        note = self._epoch(self.stepper)
+        for loop in self.loops:
+            loop.spent(self.before + (time.perf_counter() - self.begun) / len(self.loops))
+        self._tell_members(going)
+        self.stopped = not self._going()
+        return note
 
     def _first_stages(self) -> str | None:
         """Train what comes before the members' own training as one stack too; its name, None where there is none.
@@ -212,7 +226,7 @@ class Together:
         """Put the weights of a member that stopped aside: the steps of the others move them on."""
         self.kept[i] = {name: tensor.clone() for name, tensor in self.loops[i].method.state_dict().items()}
 
-    def _tell_epoch(self, going: list[int]) -> None:
+    def _tell_members(self, going: list[int]) -> None:
         """Tell the callbacks of the members that were trained for, and those that were lost in it."""
         for i in going:
             loop = self.loops[i]
@@ -297,7 +311,7 @@ class Together:
             if states[1] is not None:
                 torch.cuda.set_rng_state(states[1])
 
-    def _save(self, stepper: StackedStepper) -> None:
+    def save(self) -> None:
         """One file for all members, so that they are never of different epochs."""
         if self.first.folder is None:
             return
@@ -308,7 +322,7 @@ class Together:
                 notes.append({"lost": str(self.lost[i])})
                 continue
             assert own is not None
-            self.stack.column(stepper.optimizer, i, own)
+            self.stack.column(self.stepper.optimizer, i, own)
             try:
                 state, note = loop.state(own)
             except TrainingDiverged as diverged:
