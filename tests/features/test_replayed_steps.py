@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import shiftproof as sp
-from shiftproof.features import Bonsai, IFeAT, rounds, steps
+from shiftproof.features import Bonsai, IFeAT, one_round, steps
 from shiftproof.methods.base import DataShape, Network
 from shiftproof.methods.erm import ERM
 from shiftproof.nn import MLPFeaturizer
@@ -25,7 +25,7 @@ def through_buffers(monkeypatch):
             return super()._replay()
 
     def switch() -> list[str]:
-        monkeypatch.setattr(rounds, "RoundSteps", Counted)
+        monkeypatch.setattr(one_round, "RoundSteps", Counted)
         return used
 
     return switch

@@ -9,7 +9,16 @@ import torch
 
 from shiftproof.data.nodes import NodeGraph
 from shiftproof.errors import ShiftproofError, TrainingDiverged
-from shiftproof.robustness import FLAG, Adjacency, accuracy, build_defence, predict, train_defence
+from shiftproof.robustness import (
+    FLAG,
+    Adjacency,
+    Perturbation,
+    accuracy,
+    adversarial_train,
+    build_defence,
+    predict,
+    train_defence,
+)
 from shiftproof.robustness.defences import GCN
 
 
@@ -94,8 +103,68 @@ def test_a_loss_that_is_not_finite_is_said() -> None:
     model = build_defence("gcn", graph)
     with torch.no_grad():
         model.convs[0].weight.fill_(float("nan"))  # type: ignore[index, operator, union-attr]
-    with pytest.raises(TrainingDiverged, match="not finite in epoch 1"):
+    with pytest.raises(TrainingDiverged, match=r"GCN: loss term 'task' became nan at step 0 \(epoch 0\)"):
         train_defence(model, graph, epochs=3)
+
+
+class Killed(Exception):
+    """Stands for the end of the process."""
+
+
+def attack_at_random(model, graph: NodeGraph, targets: torch.Tensor, seed: int) -> Perturbation:
+    drawn = torch.Generator().manual_seed(seed)
+    rows = torch.randint(graph.num_nodes, (3,), generator=drawn)
+    ends = targets[torch.randint(len(targets), (3,), generator=drawn)]
+    return Perturbation(graph.x[rows], torch.stack([torch.arange(3), ends]))
+
+
+TRAININGS = {
+    "plain": lambda graph, **more: train_defence("gcn:dropout=0.5", graph, epochs=8, seed=1, **more),
+    "flag": lambda graph, **more: train_defence("gcn", graph, epochs=8, flag=FLAG(2, 0.01), **more),
+    "adversarial": lambda graph, **more: adversarial_train(
+        "gcn", graph, attack_at_random, epochs=8, refresh=3, clean_weight=0.3, **more
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", TRAININGS)
+def test_a_killed_training_goes_on_to_the_same_bits(kind: str, tmp_path) -> None:
+    train, graph = TRAININGS[kind], communities()
+    whole = train(graph)
+
+    def kill(training) -> None:
+        if training.epoch == 5:
+            raise Killed
+
+    with pytest.raises(Killed):
+        train(graph, out=tmp_path, checkpoint_seconds=0.0, callbacks=[kill])
+    torch.rand(3)
+    again = train(graph, out=tmp_path, checkpoint_seconds=0.0, resume=True)
+    assert again.history["loss"] == whole.history["loss"]
+    torch.testing.assert_close(
+        torch.tensor(again.history["val"]), torch.tensor(whole.history["val"]), rtol=0, atol=0, equal_nan=True
+    )
+    assert again.best_epoch == whole.best_epoch
+    for one, other in zip(again.model.parameters(), whole.model.parameters(), strict=True):
+        assert torch.equal(one, other)
+    with pytest.raises(ShiftproofError, match="already holds a training"):
+        train(graph, out=tmp_path)
+    with pytest.raises(ShiftproofError, match="belongs to another run: 'data'"):
+        train(communities(seed=1), out=tmp_path, resume=True)
+
+
+def test_callbacks_see_the_training_of_a_defence_and_stop_it() -> None:
+    seen = []
+
+    def watch(training) -> None:
+        seen.append((training.epoch, training.record["losses"]["task"], training.record["val"]["accuracy"]))
+        if training.epoch == 4:
+            training.stop("enough")
+
+    trained = train_defence("gcn", communities(), epochs=50, evaluate_from=0.0, callbacks=[watch])
+    assert [epoch for epoch, _, _ in seen] == [1, 2, 3, 4]
+    assert [loss for _, loss, _ in seen] == trained.history["loss"]
+    assert [value for _, _, value in seen] == trained.history["val"]
 
 
 @pytest.mark.parametrize(

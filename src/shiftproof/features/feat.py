@@ -18,6 +18,7 @@ from shiftproof.features.results import Pretrained, RoundLog
 from shiftproof.features.rounds import FeaturePretrainer, RoundLoss, Study, part, round_seed, snapshot, under
 from shiftproof.features.splits import GroupSplit
 from shiftproof.features.termination import RULES, Termination, best_round, must_stop
+from shiftproof.training.best import Best
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,21 +261,18 @@ class _BestState:
     """Keeps the state that is best on the validation split, for going back to it at the end of a round."""
 
     def __init__(self, study: Study, head: nn.Module, merged: Callable[[], nn.Module], best: float) -> None:
-        self.study, self.head, self.merged, self.best = study, head, merged, best
-        self.state: tuple[dict[str, Tensor], dict[str, Tensor]] | None = None
+        self.study, self.merged = study, merged
+        self.parts = {"featurizer": study.featurizer, "head": head}
+        self.best = Best(study.better, best)
 
     def __call__(self) -> None:
         value = self.study.scores([self.merged()], only=("val",))[0]["val"]
-        if self.study.better(value, self.best):
-            self.best, self.state = value, (snapshot(self.study.featurizer), snapshot(self.head))
+        if self.best.improves(value):
+            self.best.take(0, value, self.parts)
 
     def restore(self) -> float | None:
         """Go back to the best state and return its value; None where this round has not improved on those before."""
-        if self.state is None:
-            return None
-        self.study.featurizer.load_state_dict(self.state[0])
-        self.head.load_state_dict(self.state[1])
-        return self.best
+        return self.best.value if self.best.restore(self.parts) else None
 
 
 def install_head(head: nn.Module, trained: nn.Module) -> nn.Module:

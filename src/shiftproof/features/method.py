@@ -227,5 +227,6 @@ def _settings(trainer: Trains) -> dict[str, Any]:
         "weight_decay": trainer.weight_decay,
         "l2": trainer.l2,
         "seed": trainer.seed,
+        "progress": trainer.progress,
         "out": None if trainer.out is None else Path(trainer.out) / "features",
     }

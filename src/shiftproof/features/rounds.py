@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -16,21 +14,22 @@ from torch import Tensor, nn
 from shiftproof.data.dataset import Dataset, Split, Task
 from shiftproof.data.graphs import GraphSet
 from shiftproof.data.readers.loading import infer_task
-from shiftproof.errors import ShiftproofError, TrainingDiverged, unknown
+from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.features.heads import Start
+from shiftproof.features.one_round import PARTIAL, Round
 from shiftproof.features.results import Pretrained
-from shiftproof.features.steps import Draws, ReplayedSteps, RoundLoss, RoundSteps
+from shiftproof.features.steps import RoundLoss
 from shiftproof.objectives import env_means, sample_losses
 from shiftproof.runtime import files
 from shiftproof.runtime.fingerprints import first_difference, plain
+from shiftproof.runtime.progress import Style
 from shiftproof.statistics.metrics import LOWER_IS_BETTER, Predictions, measure
+from shiftproof.training.callbacks import Callback, Training, require_callbacks
 from shiftproof.training.identity import digest
-from shiftproof.training.optimizers import LeanAdam
-from shiftproof.training.weights import pack_optimizer, unpack_optimizer
 
 Inputs = Literal["auto", "x", "batch"]
 EVALUATION_BATCH = 4096
-CONFIG, PARTIAL = "features.json", "partial.safetensors"
+CONFIG = "features.json"
 
 
 @dataclass(kw_only=True)
@@ -45,8 +44,9 @@ class FeaturePretrainer:
     dropout and batch norm. With batch norm the statistics are then those of all groups together. `compile` replays
     captured steps on a GPU (with `joint_forward` only) and changes nothing elsewhere.
 
-    With `out`, every round is written to that folder, and a killed one every `checkpoint_seconds`; the same call goes
-    on from there to the same result.
+    `callbacks` are told of every round: its start, its epochs (passes through the data) and its end; `stop` ends the
+    round. With `out`, every round is written to that folder, and a killed one every `checkpoint_seconds`; the same call
+    goes on from there to the same result.
     """
 
     steps: int = 150
@@ -62,8 +62,11 @@ class FeaturePretrainer:
     out: str | Path | None = None
     checkpoint_seconds: float = 30.0
     compile: bool = False
+    progress: Style = "none"
+    callbacks: Sequence[Callback | Callable[[Training], Any]] = ()
 
     def __post_init__(self) -> None:
+        require_callbacks(self.callbacks)
         if self.steps < 1:
             raise ShiftproofError(f"a round has at least one step, not {self.steps}")
         if self.optimizer not in ("adam", "sgd"):
@@ -127,6 +130,7 @@ class Study:
         graphs = isinstance(data, GraphSet)
         self.by_batch = inputs == "batch" or (inputs == "auto" and graphs)
         self.folder = None if settings.out is None else Path(settings.out)
+        self.config: dict[str, Any] = {"learner": type(settings).__name__}
         if self.folder is not None:
             self._claim()
 
@@ -205,43 +209,9 @@ class Study:
         group's mean. `judge` is called every `judge_every` steps and at the end; a round that is judged as it goes is
         begun anew where it was killed.
         """
+        seed = round_seed(self.settings.seed, number)
         total = steps or self.settings.steps
-        for module in (self.featurizer, head):
-            module.train().requires_grad_(True)
-        modules = (self.featurizer, head)
-        optimizer = self._optimizer([parameter for module in modules for parameter in module.parameters()])
-        torch.manual_seed(round_seed(self.settings.seed, number))
-        s = self.settings
-        draws = Draws(self.data, groups, s.batch_size, joint=s.joint_forward, seed=round_seed(s.seed, number))
-        begun = self._resume(name, head, optimizer, draws)
-        replayed = s.compile and s.joint_forward and self.device.type == "cuda"
-        kind = ReplayedSteps if replayed else RoundSteps
-        moves = kind(draws, self.features, loss, modules, optimizer, s.l2)
-        saved = time.monotonic()
-        value = torch.zeros(())
-        for step in range(begun, total):
-            value = moves.step()
-            if judge is not None and (step + 1 == total or (judge_every and (step + 1) % judge_every == 0)):
-                judge()
-            if (
-                self.folder is not None
-                and judge is None
-                and time.monotonic() - saved > self.settings.checkpoint_seconds
-            ):
-                self._save_partial(name, step + 1, head, optimizer, draws)
-                saved = time.monotonic()
-        last = float(value)
-        if not math.isfinite(last):
-            raise TrainingDiverged(f"the loss became {last} in {name}; a smaller learning rate may help")
-        for module in (self.featurizer, head):
-            module.eval()
-        return last
-
-    def _optimizer(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-        s = self.settings
-        if s.optimizer == "adam":
-            return LeanAdam(parameters, lr=s.lr, weight_decay=s.weight_decay)
-        return torch.optim.SGD(parameters, lr=s.lr, momentum=s.momentum, weight_decay=s.weight_decay, fused=True)
+        return Round(self, name, head, groups, loss, total=total, seed=seed, judge=judge, judge_every=judge_every).run()
 
     @contextmanager
     def own_randomness(self) -> Iterator[None]:
@@ -260,10 +230,10 @@ class Study:
     def _claim(self) -> None:
         """Take the folder, or go on in it if it belongs to the same call."""
         assert self.folder is not None
-        skipped = ("out", "checkpoint_seconds", "compile")
+        skipped = ("out", "checkpoint_seconds", "compile", "progress", "callbacks")
         settings = {f.name: getattr(self.settings, f.name) for f in fields(self.settings) if f.name not in skipped}
         data = Dataset({"train": self.data}, name="features", task=self.task)
-        config = {
+        config = self.config = {
             "learner": type(self.settings).__name__,
             "settings": plain(settings),
             "task": self.task,
@@ -296,37 +266,6 @@ class Study:
         files.write_json(self.folder / f"{name}.json", note)
         files.write_tensors(self.folder / f"{name}.safetensors", tensors, note)
         (self.folder / PARTIAL).unlink(missing_ok=True)
-
-    def _save_partial(
-        self, name: str, step: int, head: nn.Module, optimizer: torch.optim.Optimizer, draws: Draws
-    ) -> None:
-        assert self.folder is not None
-        tensors = {**under("featurizer", self.featurizer.state_dict()), **under("head", head.state_dict())}
-        tensors |= under("optimizer", pack_optimizer(optimizer))
-        tensors["rng.torch"] = torch.get_rng_state()
-        if self.device.type == "cuda":
-            tensors["rng.cuda"] = torch.cuda.get_rng_state(self.device)
-        note: dict[str, Any] = {"stage": name, "step": step}
-        if draws.batches is not None:
-            tensors["order"], note["cursor"] = draws.batches.state()
-        files.write_tensors(self.folder / PARTIAL, tensors, note)
-
-    def _resume(self, name: str, head: nn.Module, optimizer: torch.optim.Optimizer, draws: Draws) -> int:
-        """Go back to where a killed round was; 0 where there is nothing to go back to."""
-        if self.folder is None or not (self.folder / PARTIAL).exists():
-            return 0
-        tensors, note = files.read_tensors(self.folder / PARTIAL, "resuming feature learning")
-        if note.get("stage") != name:
-            return 0
-        self.featurizer.load_state_dict(part("featurizer", tensors))
-        head.load_state_dict(part("head", tensors))
-        unpack_optimizer(optimizer, part("optimizer", tensors))
-        torch.set_rng_state(tensors["rng.torch"])
-        if "rng.cuda" in tensors:
-            torch.cuda.set_rng_state(tensors["rng.cuda"], self.device)
-        if draws.batches is not None:
-            draws.batches.restore(tensors["order"], note["cursor"])
-        return int(note["step"])
 
 
 def is_right(logits: Tensor, y: Tensor, task: Task) -> Tensor:

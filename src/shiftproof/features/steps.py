@@ -179,4 +179,4 @@ class ReplayedSteps(RoundSteps):
                 return self._buffered()
             self.graph, self.value = found
         self.graph.replay()
-        return self.value
+        return self.value.clone()

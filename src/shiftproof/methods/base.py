@@ -27,6 +27,7 @@ from shiftproof.nn import (
 from shiftproof.nn import head as make_head
 from shiftproof.nn.vision import RESNETS, LinearFeaturizer, ResNetFeaturizer, WithDropout
 from shiftproof.registry import register, with_options_of
+from shiftproof.runtime.progress import Style
 
 if TYPE_CHECKING:
     from shiftproof.methods.erm import ERM
@@ -60,6 +61,8 @@ class Trains(Protocol):
     def compile(self) -> bool | Literal["fused"]: ...
     @property
     def out(self) -> Path | None: ...
+    @property
+    def progress(self) -> Style: ...
 
     def fit_reference(
         self,

@@ -7,11 +7,10 @@ alone, so that training on its graphs carries less label noise than on those of 
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -19,9 +18,9 @@ from shiftproof.data.nodes import NodeGraph
 from shiftproof.errors import ShiftproofError
 from shiftproof.robustness.adjacency import Adjacency
 from shiftproof.robustness.budget import Budget, Perturbation
-from shiftproof.robustness.training import Selection, Trained, accuracy, adam, build_defence, seeded, stages
+from shiftproof.robustness.training import NodeTraining, Stage, Trained, adam, build_defence, seeded, stages
 from shiftproof.runtime.progress import Style
-from shiftproof.runtime.progress import progress as show
+from shiftproof.training.callbacks import Callback, Training
 
 Attack = Callable[[nn.Module, NodeGraph, Tensor, int], Perturbation]  # model, graph, targets, seed
 
@@ -61,13 +60,17 @@ def adversarial_train(
     evaluate_from: float = 0.0,
     seed: int = 0,
     progress: Style = "none",
+    callbacks: Sequence[Callback | Callable[[Training], Any]] = (),
+    out: str | Path | None = None,
+    resume: bool = False,
+    checkpoint_seconds: float = 5.0,
 ) -> Trained:
     """Train on graphs that `attack` makes of the training graph, anew after every `refresh` optimiser steps.
 
     The first steps see the clean graph; each attack has all training nodes as its targets and the model as it then is.
     The loss is `(1 - clean_weight)` of the attacked graph's and `clean_weight` of the clean one's. Validation is on the
     clean graph, and the weights of the best epoch are kept. `attack(model, graph, targets, seed)` returns a
-    `Perturbation`; see `attacker`.
+    `Perturbation`; see `attacker`. `callbacks`, `out` and `resume` are as in `train_defence`.
     """
     if epochs < 1 or refresh < 1 or not 0 <= clean_weight <= 1:
         raise ShiftproofError(
@@ -76,34 +79,90 @@ def adversarial_train(
         )
     if isinstance(model, str):
         model = build_defence(model, graph, seed=seed)
-    start = time.perf_counter()
     train, val = stages(graph, "inductive")
-    inner = graph.subgraph(graph.train)
-    targets = inner.train
-    labels = inner.y[targets]
-    x, adjacency = train.features.x, train.adjacency
-    best, losses, scores = Selection(model), [], []
-    with seeded(seed, graph.device), show(f"adversarial {type(model).__name__}", epochs, progress) as shown:
-        optimizer = adam(model, lr, weight_decay)
-        for epoch in range(epochs):
-            model.train()
-            optimizer.zero_grad()
-            loss = F.cross_entropy(model(x, adjacency)[targets], labels)
-            if clean_weight and adjacency is not train.adjacency:
-                clean = F.cross_entropy(model(train.features, train.adjacency)[targets], labels)
-                loss = (1 - clean_weight) * loss + clean_weight * clean
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.detach())
-            scores.append(float("nan"))
-            if epoch + 1 > evaluate_from * epochs or epoch + 1 == epochs:
-                scores[-1] = best.look(val, epoch)
-            if (epoch + 1) % refresh == 0 and epoch + 1 < epochs:
-                attacked = attack(model.eval(), inner, targets, seed + epoch).apply(inner)
-                x, adjacency = attacked.x, Adjacency(attacked.edge_index, attacked.num_nodes)
-            shown.advance(epoch + 1, f"validation {best.score:.3f}" if best.epoch >= 0 else "")
-    best.restore()
-    accuracies = {"train": train.score(model), "val": val.score(model)}
-    accuracies["test"] = accuracy(model, graph) if len(graph.test) else float("nan")
-    history = {"loss": torch.stack(losses).tolist(), "val": scores}
-    return Trained(model.eval(), history, accuracies, best.epoch, time.perf_counter() - start)
+    settings = {"lr": lr, "weight_decay": weight_decay, "evaluate_from": evaluate_from}
+    settings |= {"refresh": refresh, "clean_weight": clean_weight}
+    with seeded(seed, graph.device):
+        training = AdversarialTraining(
+            model,
+            graph,
+            train,
+            val,
+            attack=attack,
+            refresh=refresh,
+            clean_weight=clean_weight,
+            optimizer=adam(model, lr, weight_decay),
+            evaluate_from=evaluate_from,
+            settings=settings,
+            epochs=epochs,
+            seed=seed,
+            device=graph.device,
+            style=progress,
+            callbacks=callbacks,
+            folder=None if out is None else Path(out),
+            checkpoint_seconds=checkpoint_seconds,
+        )
+        return training.run(resume=resume)
+
+
+class AdversarialTraining(NodeTraining):
+    """The same on graphs that an attack makes of the training graph as it goes."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        graph: NodeGraph,
+        train: Stage,
+        val: Stage,
+        *,
+        attack: Attack,
+        refresh: int,
+        clean_weight: float,
+        **given: Any,
+    ) -> None:
+        super().__init__(model, graph, train, val, **given)
+        self.attack, self.refresh, self.clean_weight = attack, refresh, clean_weight
+        self.inner = graph.subgraph(graph.train)
+        self.attacked: tuple[Tensor, Tensor] | None = None  # features and edges of the attacked graph
+        self.x, self.adjacency = train.features.x, train.adjacency
+        self.move = self._attacked_step
+
+    def title(self) -> str:
+        return f"adversarial {super().title()}"
+
+    def _attacked_step(self) -> Tensor:
+        targets = self.inner.train
+        labels = self.inner.y[targets]
+        self.optimizer.zero_grad()
+        loss = F.cross_entropy(self.model(self.x, self.adjacency)[targets], labels)
+        if self.clean_weight and self.attacked is not None:
+            clean = F.cross_entropy(self.model(self.train.features, self.train.adjacency)[targets], labels)
+            loss = (1 - self.clean_weight) * loss + self.clean_weight * clean
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
+
+    def one_epoch(self) -> str:
+        note = super().one_epoch()
+        done = self.epoch + 1
+        if done % self.refresh == 0 and done < self.epochs:
+            seed = self.seed + self.epoch
+            found = self.attack(self.model.eval(), self.inner, self.inner.train, seed)
+            attacked = found.apply(self.inner)
+            self._train_on(attacked.x, attacked.edge_index)
+        return note
+
+    def _train_on(self, x: Tensor, edge_index: Tensor) -> None:
+        self.attacked = x, edge_index
+        self.x, self.adjacency = x, Adjacency(edge_index, len(x))
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        tensors, note = super().state()
+        if self.attacked is not None:
+            tensors |= dict(zip(("attacked.x", "attacked.edges"), self.attacked, strict=True))
+        return tensors, note
+
+    def take(self, tensors: dict[str, Tensor], note: dict[str, Any], path: Path) -> None:
+        super().take(tensors, note, path)
+        if "attacked.x" in tensors:
+            self._train_on(tensors["attacked.x"].to(self.device), tensors["attacked.edges"].to(self.device))

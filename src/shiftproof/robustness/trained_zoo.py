@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from shiftproof.data.nodes import NodeGraph
-from shiftproof.robustness.training import build_defence, train_defence
+from shiftproof.robustness.training import build_defence, fingerprint, train_defence
 from shiftproof.robustness.zoo import DefenceSpec, ZooPreset, preset_for
 from shiftproof.runtime.files import read_json, read_tensors, write_json, write_tensors
 from shiftproof.runtime.progress import Style
@@ -95,14 +95,6 @@ def read_zoo(
         _read(graph, spec, seed, _place(folder, spec, seed, _config(spec, seed, preset, data))) for spec, seed in work
     ]
     return Zoo(tuple(member for member in found if member is not None))
-
-
-def fingerprint(graph: NodeGraph) -> str:
-    """A short digest of everything training sees, so that a model is never taken for one of other data."""
-    total = hashlib.blake2b(digest_size=8)
-    for part in (graph.x, graph.edge_index, graph.y, graph.train, graph.val):
-        total.update(part.detach().cpu().contiguous().numpy().tobytes())
-    return total.hexdigest()
 
 
 def _member(

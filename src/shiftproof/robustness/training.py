@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -18,8 +19,16 @@ from shiftproof.registry import defences, fitting_options, parse_name
 from shiftproof.robustness.adjacency import Adjacency
 from shiftproof.robustness.features import Features
 from shiftproof.robustness.flag import FLAG, RecordedFLAG, flag_backward
+from shiftproof.runtime import files
+from shiftproof.runtime.fingerprints import digest_of
 from shiftproof.runtime.progress import Style
-from shiftproof.runtime.progress import progress as show
+from shiftproof.statistics.metrics import jsonable
+from shiftproof.training.best import Best
+from shiftproof.training.callbacks import Callback, Training, require_callbacks
+from shiftproof.training.epochs import EpochLoop
+from shiftproof.training.identity import require_same
+from shiftproof.training.resuming import go_on_from, state_of, whole_checkpoint
+from shiftproof.training.run_files import CHECKPOINT
 
 Protocol = Literal["inductive", "transductive"]
 
@@ -64,43 +73,45 @@ def train_defence(
     protocol: Protocol = "inductive",
     seed: int = 0,
     progress: Style = "none",
+    callbacks: Sequence[Callback | Callable[[Training], Any]] = (),
+    out: str | Path | None = None,
+    resume: bool = False,
+    checkpoint_seconds: float = 5.0,
 ) -> Trained:
     """Train on the graph of the training nodes, select on that of training and validation nodes, score on all.
 
     Validation accuracy is taken after every epoch past the share `evaluate_from` of `epochs`; the weights of the first
     best one are kept. With `patience`, training stops after that many evaluations without a better one.
     `protocol="transductive"` trains on the whole graph, which is how attacks on training graphs (Metattack) are scored.
-    Equal seeds give equal results.
+    Equal seeds give equal results. `callbacks` are those of `shiftproof.fit`. With `out`, training that is killed goes
+    on from there with `resume=True`, to the same result.
     """
     if isinstance(model, str):
         model = build_defence(model, graph, seed=seed)
     _require_split(graph, epochs, evaluate_from)
-    start = time.perf_counter()
     train, val = stages(graph, protocol)
-    with seeded(seed, graph.device), show(type(model).__name__, epochs, progress) as shown:
-        step = _stepper(model, train, adam(model, lr, weight_decay), flag)
-        best = Selection(model)
-        losses, scores = [], []
-        for epoch in range(epochs):
-            model.train()
-            losses.append(step())
-            judged = epoch + 1 > evaluate_from * epochs or epoch + 1 == epochs
-            scores.append(best.look(val, epoch) if judged else float("nan"))
-            shown.advance(epoch + 1, f"validation {best.score:.3f}" if best.epoch >= 0 else "")
-            if patience is not None and judged and best.waited > patience:
-                break
-    best.restore()
-    history = {"loss": torch.stack(losses).tolist(), "val": scores}
-    if not all(map(_finite, history["loss"])):
-        bad = next(i for i, value in enumerate(history["loss"]) if not _finite(value))
-        raise TrainingDiverged(f"the training loss of {type(model).__name__} is not finite in epoch {bad + 1}")
-    # a split's accuracy is the one of the graph it is used on: training nodes are scored on the training graph
-    accuracies = {
-        "train": train.score(model),
-        "val": val.score(model),
-        "test": accuracy(model, graph, graph.test) if len(graph.test) else float("nan"),
-    }
-    return Trained(model.eval(), history, accuracies, best.epoch, time.perf_counter() - start)
+    settings = {"lr": lr, "weight_decay": weight_decay, "patience": patience, "evaluate_from": evaluate_from}
+    settings |= {"flag": None if flag is None else asdict(flag), "protocol": protocol}
+    with seeded(seed, graph.device):
+        training = NodeTraining(
+            model,
+            graph,
+            train,
+            val,
+            optimizer=adam(model, lr, weight_decay),
+            flag=flag,
+            evaluate_from=evaluate_from,
+            patience=patience,
+            settings=settings,
+            epochs=epochs,
+            seed=seed,
+            device=graph.device,
+            style=progress,
+            callbacks=callbacks,
+            folder=None if out is None else Path(out),
+            checkpoint_seconds=checkpoint_seconds,
+        )
+        return training.run(resume=resume)
 
 
 def predict(model: nn.Module, graph: NodeGraph) -> Tensor:
@@ -174,6 +185,129 @@ def _stage_of(graph: NodeGraph, nodes: Tensor) -> Stage:
     return Stage(Features(graph.x), Adjacency(graph.edge_index, graph.num_nodes), graph.y, nodes)
 
 
+class NodeTraining(EpochLoop):
+    """A node classifier trained on one graph and selected on another: an epoch is a step on the whole graph."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        graph: NodeGraph,
+        train: Stage,
+        val: Stage,
+        *,
+        optimizer: torch.optim.Optimizer,
+        evaluate_from: float,
+        settings: dict[str, Any],
+        flag: FLAG | None = None,
+        patience: int | None = None,
+        **loop: Any,
+    ) -> None:
+        super().__init__(**loop)
+        require_callbacks(loop.get("callbacks", ()))
+        self.model, self.graph, self.train, self.val, self.optimizer = model, graph, train, val, optimizer
+        self.evaluate_from, self.patience = evaluate_from, patience
+        self.names = ["task"]
+        self.best = Best(lambda new, old: new > old)
+        self.scores: list[float] = []
+        self.waited = 0  # evaluations without a better one
+        self.move = _stepper(model, train, optimizer, flag)
+        self.config = {"classifier": type(model).__name__, "epochs": self.epochs, "seed": self.seed, **settings}
+
+    def title(self) -> str:
+        return type(self.model).__name__
+
+    def parts(self) -> dict[str, nn.Module]:
+        return {"model": self.model}
+
+    @property
+    def best_epoch(self) -> int:
+        return self.best.epoch
+
+    def one_epoch(self) -> str:
+        self.model.train()
+        self.note_step(self.move().reshape(1))
+        judged = self.epoch + 1 > self.evaluate_from * self.epochs or self.epoch + 1 == self.epochs
+        self.scores.append(self.judge() if judged else math.nan)
+        return f"validation {self.best.value:.3f}" if self.best.epoch >= 0 else ""
+
+    def judge(self) -> float:
+        """Score the model as it is now, and keep its weights where it is better than ever."""
+        score = self.val.score(self.model)
+        if self.best.improves(score):
+            self.best.take(self.epoch, score, self.parts())
+            self.waited = 0
+        else:
+            self.waited += 1
+        self.stopped = self.patience is not None and self.waited > self.patience
+        return score
+
+    def tell_epoch(self) -> None:
+        if self.callbacks:
+            self.look()
+            self.history[-1]["val"] = {self.metric: jsonable(self.scores[-1])}
+            super().tell_epoch()
+
+    def run(self, *, resume: bool = False) -> Trained:
+        """Train, go back to the best weights, and score them on every split."""
+        self._begin(resume)
+        try:
+            self.train_through()
+            self.look()
+        finally:
+            self.callbacks.end(None)
+        self.save()
+        self.best.restore(self.parts())
+        # a split's accuracy is the one of the graph it is used on: training nodes are scored on the training graph
+        accuracies = {
+            "train": self.train.score(self.model),
+            "val": self.val.score(self.model),
+            "test": accuracy(self.model, self.graph, self.graph.test) if len(self.graph.test) else math.nan,
+        }
+        history = {"loss": [record["losses"]["task"] for record in self.history], "val": self.scores}
+        return Trained(self.model.eval(), history, accuracies, self.best.epoch, self.seconds)
+
+    def diverged(self, what: str) -> TrainingDiverged:
+        return super().diverged(f"{type(self.model).__name__}: {what}")
+
+    # files
+
+    def save(self) -> None:
+        if self.folder is not None:
+            self.look()
+            files.write_tensors(self.folder / CHECKPOINT, *self.state())
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """All that the training needs to go on from here: tensors, and a note with the rest."""
+        tensors, note = state_of(self, self.optimizer, self.best)
+        return tensors, {**note, "scores": [jsonable(score) for score in self.scores], "waited": self.waited}
+
+    def take(self, tensors: dict[str, Tensor], note: dict[str, Any], path: Path) -> None:
+        """Go on from a state that `path` holds."""
+        go_on_from(self, tensors, note, path, self.optimizer, self.best)
+        self.scores = [math.nan if score is None else score for score in note["scores"]]
+        self.waited = note["waited"]
+
+    def _begin(self, resume: bool) -> None:
+        """Go on from what lies in the folder, if that is wanted; refuse to write over it if not."""
+        if self.folder is None:
+            return
+        self.config["data"] = fingerprint(self.graph)
+        path = self.folder / CHECKPOINT
+        if not path.exists():
+            return
+        if not resume:
+            raise ShiftproofError(f"{self.folder} already holds a training; resume it or choose another folder")
+        tensors, note = files.read_tensors(path, "resuming")
+        require_same(self.config, note.get("config"), path)
+        with whole_checkpoint(path):
+            self.take(tensors, note, path)
+
+
+def fingerprint(graph: NodeGraph) -> str:
+    """A short digest of everything training sees, so that a model is never taken for one of other data."""
+    return digest_of((graph.x, graph.edge_index, graph.y, graph.train, graph.val))
+
+
 def _stepper(
     model: nn.Module, train: Stage, optimizer: torch.optim.Optimizer, flag: FLAG | None
 ) -> Callable[[], Tensor]:
@@ -205,31 +339,6 @@ def _stepper(
         return value
 
     return step
-
-
-class Selection:
-    """The weights of the first best validation accuracy."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self.model, self.score, self.epoch, self.waited = model, float("nan"), -1, 0
-        self._state: dict[str, Tensor] = {}
-
-    def look(self, stage: Stage, epoch: int) -> float:
-        """Score the model as it is now, and keep its weights where it is better than ever."""
-        score = stage.score(self.model)
-        if not self._state or score > self.score:
-            self.score, self.epoch, self.waited = score, epoch, 0
-            self._state = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
-        else:
-            self.waited += 1
-        return score
-
-    def restore(self) -> None:
-        self.model.load_state_dict(self._state)
-
-
-def _finite(value: float) -> bool:
-    return value == value and abs(value) != float("inf")
 
 
 def _require_split(graph: NodeGraph, epochs: int, evaluate_from: float) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import subprocess
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def plain(values: dict[str, Any]) -> dict[str, Any]:
@@ -24,6 +29,14 @@ def first_difference(ours: Any, theirs: Any, path: str = "") -> tuple[str, Any, 
                 return found
         return None
     return None if ours == theirs else (path, ours, theirs)
+
+
+def digest_of(tensors: Iterable[Tensor]) -> str:
+    """A short fingerprint of what tensors hold."""
+    total = hashlib.blake2b(digest_size=8)
+    for tensor in tensors:
+        total.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return total.hexdigest()
 
 
 def versions() -> dict[str, str]:

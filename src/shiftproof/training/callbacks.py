@@ -34,7 +34,11 @@ class Callback:
         """After each epoch and its evaluation: `training.record` is the epoch's line of the history."""
 
     def on_end(self, training: Training, run: Run | None) -> None:
-        """When the run is whole (and saved, with `out`); `run` is None where an error or an interrupt broke it off."""
+        """When the run is whole (and saved, with `out`).
+
+        `run` is None where an error or an interrupt broke it off, and for a training that is no run of a method: a
+        round of feature learning, a defence.
+        """
 
 
 class Training:

@@ -15,7 +15,7 @@ from shiftproof.cli import app
 from shiftproof.data import load
 from shiftproof.errors import ShiftproofError
 from shiftproof.papers.pair.analyses import conflict_rows, draw_trajectories, trajectory_rows
-from shiftproof.papers.pair.extrapolation import draw_extrapolation, extrapolated, invariance
+from shiftproof.papers.pair.extrapolation import Extrapolating, draw_extrapolation, extrapolated, invariance
 from shiftproof.papers.pair.published import CMNIST, COMPOSITE
 from shiftproof.papers.pair.selection import ALGORITHMS, SETTINGS, choices, selection_rows
 from shiftproof.papers.pair.side_by_side import Member, Stack
@@ -250,6 +250,27 @@ def test_regressions_are_trained_side_by_side_kept_by_validation_and_drawn(tmp_p
     picture = draw_extrapolation(rows, tmp_path / "a.svg")
     assert picture == tmp_path / "a.svg"
     assert "uniform: erm" in words_in(picture)
+
+
+def test_a_killed_stack_of_regressions_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
+    monkeypatch.setattr("shiftproof.papers.pair.extrapolation.SECONDS_BETWEEN_SAVES", 0.0)
+    recipe, only = RECIPES["pair-extrapolation"], ["extrapolation:sampling=uniform"]
+    whole = extrapolated(recipe.work(tmp_path / "whole", seeds=1, smoke=True, device="cpu", only=only))
+    original = Extrapolating.save
+
+    def killed(self):
+        original(self)
+        if self.epoch == 2:
+            raise KeyboardInterrupt
+
+    work = recipe.work(tmp_path / "killed", seeds=1, smoke=True, device="cpu", only=only)
+    with monkeypatch.context() as patch:
+        patch.setattr(Extrapolating, "save", killed)
+        with pytest.raises(KeyboardInterrupt):
+            extrapolated(work)
+    again = extrapolated(work)
+    assert [row["values"] for row in again] == [row["values"] for row in whole]
+    assert [path.name for path in work.folder.iterdir()] == ["stack.safetensors"]
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,9 @@ from shiftproof.registry import parse_name, register
 from shiftproof.runtime.devices import device_name, pick_device
 from shiftproof.runtime.files import read_tensors, write_tensors
 from shiftproof.runtime.fingerprints import commit
-from shiftproof.runtime.progress import progress
 from shiftproof.sweeps.recipes import Recipe, Row, Work
 from shiftproof.sweeps.table import summarise
+from shiftproof.training.epochs import EpochLoop
 
 # docs/papers/pair.md#extrapolation-network: the preferences that were searched
 PREFERENCES = ("1,1e4,1e16", "1,1e4,1e12", "1,1e6,1e8", "1,1e8,1e4", "1,1e4,1e4", "1,1e8,1e8")
@@ -107,32 +106,63 @@ def _trained(names: Sequence[str], work: Work, path: Path) -> tuple[dict[str, Te
     sets = [load_samples(name) for name in names]
     members = [m for number in range(len(sets)) for some in _plan(work.seeds, number).values() for m in some]
     stack = Stack(members, sets, lr=1e-3, eps=0.1, device=device)  # docs/papers/pair.md#extrapolation-network
-    judged = [_points([data[split] for data in sets], stack) for split in ("val", "test")]
-    best = {"val": torch.full((len(members),), torch.inf, device=device)}
-    best |= {"test": best["val"].clone(), "epoch": best["val"].clone()}
-    best |= {f"best.{n}": w.clone() for n, w in enumerate(stack.weights)}
-    begun = path.with_suffix(".begun")
-    if begun.exists() and (state := read_tensors(begun, "resuming")[0])["count"].shape == stack.count.shape:
-        stack.load(state)
-        best = {name: state[f"kept.{name}"].to(device) for name in best}
-    saved = time.monotonic()
-    with progress("pair-extrapolation", epochs, work.style, start=stack.epoch) as display:
-        while stack.epoch < epochs:
-            if stack.epoch == one:
-                stack.refresh()
-            stack.train_epoch(balance=stack.epoch >= one)
-            if stack.epoch % LOOK_EVERY == 0 or stack.epoch == epochs:
-                _keep(best, stack, *(_error(stack, *points) for points in judged))
-                display.advance(stack.epoch)
-            if time.monotonic() - saved > SECONDS_BETWEEN_SAVES:
-                write_tensors(begun, {**stack.state(), **{f"kept.{name}": t for name, t in best.items()}})
-                saved = time.monotonic()
+    training = Extrapolating(
+        stack,
+        [_points([data[split] for data in sets], stack) for split in ("val", "test")],
+        phase_one=one,
+        begun=path.with_suffix(".begun"),
+        epochs=epochs,
+        seed=min(work.seeds),
+        device=device,
+        style=work.style,
+        checkpoint_seconds=SECONDS_BETWEEN_SAVES,
+    )
+    training.resume()
+    training.train_through()
     rate = stack.fallbacks / (STEPS * max(epochs - one, 1))
-    found = {**best, "last": _error(stack, *judged[1]), "fallback_rate": rate}
+    found = {**training.kept, "last": _error(stack, *training.judged[1]), "fallback_rate": rate}
     note = {"device": device_name(device), "commit": commit()}
     write_tensors(path, found, {**note, "of": [list(names), list(work.seeds)]})
-    begun.unlink(missing_ok=True)
+    training.begun.unlink(missing_ok=True)
     return {name: tensor.cpu() for name, tensor in found.items()}, note
+
+
+class Extrapolating(EpochLoop):
+    """The stack of all runs, trained in two phases; the weights of each run's best validation error are kept."""
+
+    def __init__(
+        self, stack: Stack, judged: Sequence[tuple[Tensor, Tensor]], *, phase_one: int, begun: Path, **loop: Any
+    ) -> None:
+        super().__init__(**loop)
+        self.stack, self.judged, self.phase_one, self.begun = stack, judged, phase_one, begun
+        nothing = torch.full((len(stack.members),), torch.inf, device=self.device)
+        self.kept = {name: nothing.clone() for name in ("val", "test", "epoch")}
+        self.kept |= {f"best.{n}": w.clone() for n, w in enumerate(stack.weights)}
+
+    def title(self) -> str:
+        return "pair-extrapolation"
+
+    def one_epoch(self) -> str:
+        stack = self.stack
+        if stack.epoch == self.phase_one:
+            stack.refresh()
+        stack.train_epoch(balance=stack.epoch >= self.phase_one)
+        if stack.epoch % LOOK_EVERY == 0 or stack.epoch == self.epochs:
+            _keep(self.kept, stack, *(_error(stack, *points) for points in self.judged))
+        return ""
+
+    def save(self) -> None:
+        write_tensors(self.begun, {**self.stack.state(), **{f"kept.{name}": t for name, t in self.kept.items()}})
+
+    def resume(self) -> None:
+        """Go on from where the same stack was killed; the file of another stack is left alone."""
+        if not self.begun.exists():
+            return
+        state = read_tensors(self.begun, "resuming")[0]
+        if state["count"].shape == self.stack.count.shape:
+            self.stack.load(state)
+            self.kept = {name: state[f"kept.{name}"].to(self.device) for name in self.kept}
+            self.epoch = self.stack.epoch
 
 
 def _points(splits: Sequence[Any], stack: Stack) -> tuple[Tensor, Tensor]:
