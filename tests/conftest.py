@@ -37,7 +37,7 @@ def registered_as_before():
 @pytest.fixture
 def real_data(monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of real data files: the one SHIFTPROOF_DATA names, or the one beside the repository."""
-    folder = Path(os.environ.get("SHIFTPROOF_DATA", SHARED_DATA))
+    folder = Path(os.environ.get("SHIFTPROOF_DATA", "").strip() or SHARED_DATA)
     if not folder.is_dir():
         pytest.skip("needs real data files: name their folder in SHIFTPROOF_DATA")
     monkeypatch.setenv("SHIFTPROOF_DATA", str(folder))

@@ -30,9 +30,15 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean '{close[0]}'?" if close else ""
 
 
+def shortened(text: str, most: int = 80) -> str:
+    """A text from outside as a sentence can quote it: one line, its middle left out where it is long."""
+    line = " ".join(str(text).split())
+    return line if len(line) <= most else f"{line[: most // 2]}...{line[-(most // 2) :]}"
+
+
 def unknown(kind: str, name: str, known: Iterable[str], of: str = "") -> ShiftproofError:
     """The error for a name that is not there, with the nearest one suggested; `of` says whose it would be."""
-    known = sorted(known)
+    known, name = sorted(known), shortened(name)
     hint = nearest(name, known) or f"; known: {', '.join(known)}"
     return ShiftproofError(f"unknown {kind} '{name}'{' of ' if of else ''}{of}{hint}")
 

@@ -214,10 +214,10 @@ def test_a_zero_budget_allows_nothing_and_is_no_budget_for_an_attack() -> None:
     with pytest.raises(OverBudget, match="the budget allows 0"):
         verify(PATH, Perturbation(added=pairs((0, 2))), Budget())
     with pytest.raises(ShiftproofError, match="pgd injects nodes, and the budget allows none: set 'nodes'"):
-        Budget(edges=3).require("injection", "pgd")
+        Budget(edges=3).require("injection", "pgd", PATH)
     with pytest.raises(ShiftproofError, match="flips edges, and the budget allows none: set 'edges'"):
-        Budget(nodes=3, edges_per_node=1).require("modification", "metattack")
-    Budget(nodes=1, edges_per_node=1, edges=1).require("injection", "pgd")
+        Budget(nodes=3, edges_per_node=1).require("modification", "metattack", PATH)
+    Budget(nodes=1, edges_per_node=1, edges=1).require("injection", "pgd", PATH)
 
 
 def test_the_box_is_that_of_the_clean_features_unless_said() -> None:

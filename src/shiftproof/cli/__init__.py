@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 # importing a part adds its commands, in the order of the help page
 # isort: off
@@ -17,22 +17,42 @@ from shiftproof.cli import list, fit, compare, bench, predict, calibrate, explai
 
 # isort: on
 from shiftproof.cli.options import app
-from shiftproof.errors import ShiftproofError, TrainingDiverged
+from shiftproof.cli.stopping import stopped_with_a_sentence
+from shiftproof.errors import ShiftproofError, TrainingDiverged, shortened
 
 __all__ = ["app", "main"]
+
+LONGEST_SENTENCE = 1000
 
 
 def main() -> None:
     """Run the command; what a user got wrong ends as one sentence and status 2."""
     warnings.formatwarning = _as_sentence
     try:
-        app()
+        with stopped_with_a_sentence():
+            app()
     except ShiftproofError as error:
-        print(f"shiftproof: {error}", file=sys.stderr)
-        sys.exit(2)
-    except (TrainingDiverged, OSError) as error:
-        print(f"shiftproof: {error}", file=sys.stderr)
-        sys.exit(1)
+        _end(error, 2)
+    except TrainingDiverged as error:
+        _end(error, 1)
+    except OSError as error:
+        place = error.filename
+        _end(f"'{shortened(place)}' cannot be used: {error.strerror}" if place else error, 2 if place else 1)
+    except (MemoryError, RuntimeError) as error:
+        if not _out_of_memory(error):
+            raise
+        _end("there is not enough memory for what was asked; make it smaller or give it a larger machine", 2)
+
+
+def _end(problem: object, status: int) -> NoReturn:
+    print(f"shiftproof: {shortened(str(problem), LONGEST_SENTENCE)}", file=sys.stderr)
+    sys.exit(status)
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """What NumPy, torch on a CPU and torch on a GPU raise where no memory is left."""
+    said = str(error)
+    return isinstance(error, MemoryError) or "can't allocate memory" in said or "out of memory" in said
 
 
 _usual = warnings.formatwarning

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from shiftproof.cli.options import Device, Json, NodeData, app
+from shiftproof.cli.options import MOST_RUNS, Device, Json, NodeData, app
 from shiftproof.cli.printing import print_table
+from shiftproof.ranges import MOST, MOST_SEED
 
 
 @app.command()
@@ -34,9 +35,9 @@ def attack(
         float | None, typer.Option(help="The largest feature of an injected node; by default the graph's.")
     ] = None,
     compat: Annotated[str | None, typer.Option(help="'reference' for the released behaviour.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the surrogate and the attack.")] = 0,
-    seeds: Annotated[int, typer.Option(min=1, help="Seeds of each defence.")] = 1,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of every training; as published.")] = None,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Seed of the surrogate and the attack.")] = 0,
+    seeds: Annotated[int, typer.Option(min=1, max=MOST_RUNS, help="Seeds of each defence.")] = 1,
+    epochs: Annotated[int | None, typer.Option(min=1, max=MOST, help="Epochs of every training; as published.")] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="An option of the attack (steps=100); may be repeated."),

@@ -10,6 +10,7 @@ import typer
 
 from shiftproof.cli.options import Device, Json, NodeData, app
 from shiftproof.cli.printing import print_sections
+from shiftproof.ranges import MOST, MOST_SEED
 
 
 @app.command()
@@ -29,9 +30,11 @@ def audit(
     ] = None,
     budget_nodes: Annotated[int | None, typer.Option(help="Injected nodes; as published, or 2 % of the nodes.")] = None,
     budget_edges: Annotated[int | None, typer.Option(help="Edges of each injected node; as published, or 20.")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Steps of every attack; as published.")] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of every training; as published.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the surrogate, the attacks and the defences.")] = 0,
+    steps: Annotated[int | None, typer.Option(min=1, max=MOST, help="Steps of every attack; as published.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, max=MOST, help="Epochs of every training; as published.")] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, max=MOST_SEED, help="Seed of the surrogate, the attacks and the defences.")
+    ] = 0,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="An argument of your model's class; may be repeated."),

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from shiftproof.cli.options import Compile, Device, Fuse, Json, Stack, Workers, app, command_line
+from shiftproof.cli.options import MOST_RUNS, Compile, Device, Fuse, Json, Stack, Workers, app, command_line
 from shiftproof.cli.printing import print_rows, print_sections, print_table
 from shiftproof.errors import ShiftproofError
 
@@ -26,7 +26,9 @@ def bench(
         bool,
         typer.Option("--report", help="Train nothing; a page and verdicts of the measured table, or of all tables."),
     ] = False,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds a cell; the recipe's own number by default.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, max=MOST_RUNS, help="Seeds a cell; the recipe's own number by default.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the runs; finished ones are kept.")] = Path("runs/bench"),
     results: Annotated[Path, typer.Option(help="Folder for the table and its figure.")] = Path("results"),
     only: Annotated[
@@ -47,9 +49,10 @@ def bench(
         typer.Option("--with", metavar="FILE.py:NAME", help="A method or data set of your own joins; may be repeated."),
     ] = None,
     search: Annotated[
-        int | None, typer.Option(min=1, help="Settings to try for every method and data set, chosen on validation.")
+        int | None,
+        typer.Option(min=1, max=MOST_RUNS, help="Settings to try for every method and data set, chosen on validation."),
     ] = None,
-    search_seeds: Annotated[int, typer.Option(min=1, help="Seeds that each setting is tried with.")] = 1,
+    search_seeds: Annotated[int, typer.Option(min=1, max=MOST_RUNS, help="Seeds that each setting is tried with.")] = 1,
     sampler: Annotated[str, typer.Option(help="Who proposes settings: random or optuna.")] = "random",
     smoke: Annotated[
         bool, typer.Option("--smoke", help="One short epoch on few samples a run; nothing counts.")

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from shiftproof.cli.options import (
+    MOST_RUNS,
     By,
     Compile,
     Device,
@@ -44,11 +45,14 @@ def compare(
     env: Env = None,
     split: How = None,
     by: By = None,
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds each method is trained with.")] = 5,
+    seeds: Annotated[int, typer.Option(min=1, max=MOST_RUNS, help="How many seeds each method is trained with.")] = 5,
     search: Annotated[
-        int, typer.Option(min=0, help="Settings that every method may try, chosen on validation; 0: the defaults.")
+        int,
+        typer.Option(
+            min=0, max=MOST_RUNS, help="Settings that every method may try, chosen on validation; 0: the defaults."
+        ),
     ] = 0,
-    search_seeds: Annotated[int, typer.Option(min=1, help="Seeds that each setting is tried with.")] = 1,
+    search_seeds: Annotated[int, typer.Option(min=1, max=MOST_RUNS, help="Seeds that each setting is tried with.")] = 1,
     settings: Sets = None,
     metric: Annotated[str | None, typer.Option(help="What to compare by instead of the data set's metric.")] = None,
     baseline: Annotated[

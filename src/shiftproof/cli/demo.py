@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from shiftproof.cli.options import Json, Workers, app
+from shiftproof.cli.options import MOST_RUNS, Json, Workers, app
 from shiftproof.cli.printing import print_rows
 
 
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the runs and the page.")] = Path("demo"),
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds to train.")] = 3,
+    seeds: Annotated[int, typer.Option(min=1, max=MOST_RUNS, help="How many seeds to train.")] = 3,
     workers: Workers = 2,
     as_json: Json = False,
 ) -> None:

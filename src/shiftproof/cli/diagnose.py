@@ -10,17 +10,20 @@ import typer
 
 from shiftproof.cli.options import Data, Device, Json, app
 from shiftproof.cli.printing import print_sections
+from shiftproof.ranges import MOST, MOST_SEED
 
 
 @app.command()
 def diagnose(
     data: Data,
     out: Annotated[Path | None, typer.Option(help="Folder for diagnosis.json, .svg and .html.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Which samples are drawn and how the assistant starts.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=MOST_SEED, help="Which samples are drawn and how the assistant starts.")
+    ] = 0,
     assistant: Annotated[
         bool, typer.Option("--assistant/--no-assistant", help="Train a small network and see what it follows.")
     ] = True,
-    epochs: Annotated[int, typer.Option(min=1, help="Epochs of the assistant.")] = 10,
+    epochs: Annotated[int, typer.Option(min=1, max=MOST, help="Epochs of the assistant.")] = 10,
     group: Annotated[str | None, typer.Option(help="The column that is the environment.")] = None,
     device: Device = "auto",
     as_json: Json = False,

@@ -10,6 +10,7 @@ import typer
 
 from shiftproof.cli.options import Data, Json, app
 from shiftproof.cli.predict import note_rejected
+from shiftproof.ranges import MOST
 
 
 @app.command()
@@ -20,7 +21,7 @@ def explain(
     split: Annotated[
         str | None, typer.Option(help="Which split of the data; left out: test, and all rows of a table of your own.")
     ] = None,
-    graphs: Annotated[int, typer.Option(min=1, help="How many graphs to draw.")] = 12,
+    graphs: Annotated[int, typer.Option(min=1, max=MOST, help="How many graphs to draw.")] = 12,
     by: Annotated[
         str | None,
         typer.Option(

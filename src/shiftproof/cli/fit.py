@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from shiftproof.cli.options import (
+    MOST_RUNS,
     By,
     Compile,
     Data,
@@ -29,6 +30,7 @@ from shiftproof.cli.options import (
 )
 from shiftproof.cli.printing import print_rows
 from shiftproof.errors import ShiftproofError
+from shiftproof.ranges import MOST_SEED
 
 
 @app.command()
@@ -44,8 +46,8 @@ def fit(
     split: How = None,
     by: By = None,
     out: Annotated[Path, typer.Option(help="Folder for the runs.")] = Path("runs"),
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds to train.")] = 1,
-    first_seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
+    seeds: Annotated[int, typer.Option(min=1, max=MOST_RUNS, help="How many seeds to train.")] = 1,
+    first_seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="The first seed.")] = 0,
     settings: Sets = None,
     grid: Annotated[
         list[str] | None, typer.Option("--grid", metavar="KEY=A,B,C", help="Values to try; may be repeated.")

@@ -18,6 +18,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+MOST_RUNS = 100_000  # seeds or settings of one command: a larger number is a slip, and its list would fill memory
+
 Data = Annotated[str, typer.Argument(metavar="DATA", help="A name with options (spmotif-struc:bias=0.9) or a path.")]
 Sets = Annotated[
     list[str] | None,
@@ -30,8 +32,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines inst
 Device = Annotated[str, typer.Option(help="cpu, cuda or auto.")]
 Compile = Annotated[bool, typer.Option("--compile", help="Compile (CPU) or replay (GPU) the step.")]
 Fuse = Annotated[bool, typer.Option("--fuse", help="As --compile; on a GPU with fused kernels (a minute, once).")]
-Workers = Annotated[int, typer.Option(help="Processes that train side by side.")]
-Stack = Annotated[int, typer.Option(help="How many seeds to train as one (GPU; graphs): faster, other draws.")]
+Workers = Annotated[int, typer.Option(max=1024, help="Processes that train side by side.")]
+Stack = Annotated[
+    int, typer.Option(max=MOST_RUNS, help="How many seeds to train as one (GPU; graphs): faster, other draws.")
+]
 Smiles = Annotated[str | None, typer.Option(help="Your table: the column of SMILES.")]
 Label = Annotated[list[str] | None, typer.Option(help="Your table: the column of labels; may be repeated; '*' is all.")]
 Env = Annotated[str | None, typer.Option(help="Your table: the column of environments, or scaffold or size.")]

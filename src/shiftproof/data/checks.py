@@ -7,6 +7,8 @@ from torch import Tensor
 
 from shiftproof.errors import ShiftproofError
 
+FREE_NUMBERS = 100_000  # classes or environments that data may name without showing them; ImageNet-21k has 21,841
+
 
 def require_finite(values: Tensor, what: str, *, owner: tuple[str, Tensor] | None = None, unit: str = "row") -> None:
     """Every value is a finite number. `owner` = (unit, starts) names the graph a flat row belongs to."""
@@ -24,9 +26,27 @@ def require_finite(values: Tensor, what: str, *, owner: tuple[str, Tensor] | Non
     raise ShiftproofError(f"{what} hold NaN or infinity ({place}); every value must be a finite number")
 
 
+def require_numbered(numbers: Tensor, what: str, unit: str = "row") -> None:
+    """Numbers that count something from 0 are not far beyond what is there, where a table of all would not fit."""
+    if not numbers.numel() or (numbers.is_floating_point() and not bool(torch.isfinite(numbers).all())):
+        return
+    most = FREE_NUMBERS + len(numbers)
+    if float(numbers.max()) >= most:
+        row = int((numbers >= most).reshape(len(numbers), -1).any(1).nonzero()[0])
+        raise ShiftproofError(
+            f"{what} are numbered from 0 without large gaps, but {unit} {row} has {numbers[row].tolist()} and there "
+            f"are only {len(numbers)} {unit}s; number them 0, 1, 2, ..."
+        )
+
+
 def require_environments(env: Tensor | None, what: str, unit: str = "row") -> None:
     """Environments, where there are any, are numbered from 0."""
-    if env is None or not len(env) or int(env.min()) >= 0:
+    if env is None or not len(env):
+        return
+    if env.ndim != 1:
+        raise ShiftproofError(f"{what} are one number a {unit}, and have the shape {list(env.shape)}")
+    if int(env.min()) >= 0:
+        require_numbered(env, what, unit)
         return
     row = int((env < 0).nonzero()[0])
     raise ShiftproofError(f"{what} are numbered from 0, but {unit} {row} has {int(env[row])}")

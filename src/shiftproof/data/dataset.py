@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import torch
 
-from shiftproof.data.checks import require_bits, require_finite
+from shiftproof.data.checks import require_bits, require_finite, require_numbered
 from shiftproof.data.domains import DomainSet
 from shiftproof.data.graphs import GraphSet
 from shiftproof.errors import ShiftproofError, unknown
@@ -131,6 +131,8 @@ class Dataset:
                 raise ShiftproofError(f"{where} is empty")
             if split.y is None:
                 raise ShiftproofError(f"{where} has no labels")
+            if self.task == "multiclass":
+                require_numbered(split.y, f"{where}: labels")
             split.check(where, num_classes=classes)
             if self.task == "regression":
                 require_finite(split.y, f"{where}: labels")

@@ -242,6 +242,10 @@ class GraphSet:
 
     def check(self, where: str, *, num_classes: int | None = None) -> None:
         """Raise one clear sentence if a feature is not finite, an edge ends nowhere or a label is wrong."""
+        if self.x.ndim != 2:
+            raise ShiftproofError(
+                f"{where}: node features are a table [nodes, features], not of shape {[*self.x.shape]}"
+            )
         require_finite(self.x, f"{where}: node features", owner=("graph", self._node_starts))
         if self.edge_attr is not None:
             require_finite(self.edge_attr, f"{where}: edge features", owner=("graph", self._edge_starts))

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from shiftproof.data.nodes import SPLITS, NodeGraph
 from shiftproof.errors import ShiftproofError
+from shiftproof.runtime.archives import require_unfolding
 
 Arrays = dict[str, np.ndarray]
 
@@ -56,6 +57,7 @@ def read_safetensors(path: Path, symmetrise: bool = False) -> NodeGraph:
 
 def read_arrays(path: Path) -> Arrays:
     """Every array of an npz file; one that holds pickled objects is refused."""
+    require_unfolding(path)
     try:
         with np.load(path, allow_pickle=False) as file:
             if not hasattr(file, "files"):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from shiftproof.data.checks import require_numbered
 from shiftproof.errors import ShiftproofError
 from shiftproof.runtime.files import write_npz
 
@@ -269,6 +270,7 @@ def _check_labels(graph: NodeGraph) -> None:
     y, name = graph.y, graph.name
     if y.dtype != torch.long or y.shape != (graph.num_nodes,):
         raise ShiftproofError(f"the labels of {name} are {graph.num_nodes} whole numbers (int64), not {_kind_of(y)}")
+    require_numbered(y, f"the labels of {name}", "node")
     top = graph.classes if graph.classes is not None else None
     if len(y) and (int(y.min()) < -1 or (top is not None and int(y.max()) >= top)):
         wrong = int(y.min()) if int(y.min()) < -1 else int(y.max())

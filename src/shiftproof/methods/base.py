@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,7 @@ from shiftproof.nn import (
 )
 from shiftproof.nn import head as make_head
 from shiftproof.nn.vision import RESNETS, LinearFeaturizer, ResNetFeaturizer, WithDropout
+from shiftproof.ranges import BelowOne, Positive, Range, Whole, checked
 from shiftproof.registry import register, with_options_of
 from shiftproof.runtime.progress import Style
 
@@ -126,6 +127,11 @@ def vectors_of(split: Split) -> tuple[tuple[str, int], ...]:
     return tuple((name, block.shape[1]) for name, block in blocks.items())
 
 
+Width = Annotated[int, Range(1, 65536)]  # one square layer of the widest takes 16 GiB
+Layers = Annotated[int, Range(1, 1000)]
+
+
+@checked
 @dataclass(frozen=True)
 class Network:
     """Which network a method stands on.
@@ -141,23 +147,23 @@ class Network:
     """
 
     conv: str = "gin"
-    layers: int = 3
-    hidden: int = 32
+    layers: Layers = 3
+    hidden: Width = 32
     readout: str = "mean"
-    dropout: float = 0.0
+    dropout: BelowOne = 0.0
     virtual_node: bool = False
     style: str = "ciga"
     featurizer: str = "mlp"
-    widths: tuple[int, ...] = (256, 256)
+    widths: tuple[Width, ...] = (256, 256)
     pretrained: str = ""
     aggregators: tuple[str, ...] = ("mean", "min", "max", "std", "sum")
     zero_weight: str = "zero_message"
     batch_norm: str = "per_sample"
-    pos_dim: int = 3
-    pos_scale: float = 1.0
+    pos_dim: Annotated[int, Range(1, 16)] = 3
+    pos_scale: Positive = 1.0
     geometry: tuple[str, ...] = ()
     collect_at: str = "source"
-    context: int = 0
+    context: Whole = 0
 
     def build(self, shape: DataShape) -> nn.Module:
         """A featurizer: a module that turns a batch into one vector a sample and knows its `out_channels`."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from shiftproof.data.dataset import Dataset
-from shiftproof.errors import unknown
+from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.presets.attribution import ATTRIBUTION
 from shiftproof.presets.ciga import CIGA, spmotif
 from shiftproof.presets.domainbed import DOMAINBED
@@ -60,12 +60,12 @@ def preset_for(dataset: Dataset, protocol: str | None = None) -> Preset:
         raise unknown("protocol", protocol, PROTOCOLS)
     known = PRESETS if protocol is None else PROTOCOLS[protocol]
     if dataset.name in ("spmotif-struc", "spmotif-mixed"):
-        return spmotif(dataset.name, float(dataset.options.get("bias", 0.9)))  # type: ignore[arg-type]
+        return spmotif(dataset.name, _share(dataset, "bias", 0.9))
     if dataset.name == "two-piece":
-        a, b = (float(dataset.options.get(key, usual)) for key, usual in (("a", 0.8), ("b", 0.9)))  # type: ignore[arg-type]
+        a, b = (_share(dataset, key, usual) for key, usual in (("a", 0.8), ("b", 0.9)))
         return two_piece(a, b, released=protocol == "gala")
     if dataset.name == "spmotif-gsat" and protocol in (None, "gmt", "gmt-pna"):
-        return spmotif_gsat(float(dataset.options.get("b", 0.5)), "pna" if protocol == "gmt-pna" else "gin")  # type: ignore[arg-type]
+        return spmotif_gsat(_share(dataset, "b", 0.5), "pna" if protocol == "gmt-pna" else "gin")
     if dataset.name == "wilds" and protocol in (None, "feat"):
         return with_wilds(TENSORS, str(dataset.options.get("name")))
     if protocol is not None and dataset.name not in known:
@@ -75,3 +75,11 @@ def preset_for(dataset: Dataset, protocol: str | None = None) -> Preset:
     if holds_molecules(dataset):
         return MOLECULES
     return GRAPHS if dataset.is_graph else TENSORS
+
+
+def _share(dataset: Dataset, option: str, usual: float) -> float:
+    """An option that settings depend on; of a stored data set it is whatever its page says."""
+    value = dataset.options.get(option, usual)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise ShiftproofError(f"'{dataset.name}' has no settings for {option}={value!r}, which is a number from 0 to 1")
+    return float(value)

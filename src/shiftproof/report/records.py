@@ -11,8 +11,9 @@ from typing import Any
 from shiftproof.errors import ShiftproofError
 from shiftproof.runtime.files import read_json
 from shiftproof.training.run import CONFIG, HISTORY, METRICS, TIMING
+from shiftproof.training.run_files import require_own_pages
 
-_NEEDED = ("data", "method", "seed", "metric", "task", "training")
+_NEEDED = {"data": str, "method": str, "seed": int, "metric": str, "task": str, "training": dict}
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def _run_folders(folder: Path) -> Iterator[Path]:
 
 
 def _describes_run(config: Any) -> bool:
-    return isinstance(config, dict) and all(key in config for key in _NEEDED)
+    return isinstance(config, dict) and all(isinstance(config.get(key), kind) for key, kind in _NEEDED.items())
 
 
 def _read(place: Path, name: str) -> Record:
@@ -82,6 +83,8 @@ def _read(place: Path, name: str) -> Record:
         raise ShiftproofError(f"{CONFIG} does not describe a run of shiftproof")
     summary = read_json(place / METRICS, what)
     history, timing = read_json(place / HISTORY, what), read_json(place / TIMING, what)
+    if isinstance(summary, dict):
+        require_own_pages(place, config, history, summary)
     try:
         metrics, selection, epoch = summary["metrics"], str(summary["selection"]), int(summary["selected_epoch"])
         whole = bool(metrics) and all(isinstance(values, dict) for values in metrics.values())

@@ -87,7 +87,7 @@ def attack_and_defend(
     specs = chosen(defences, preset)  # a misspelt name is found before anything is trained
     settings = {**attack_preset(graph).options_of(name), **(options or {})}
     build_attack(name, **settings)
-    budget.require(build_attack(name).kind, f"the attack '{name}'")
+    budget.require(build_attack(name).kind, f"the attack '{name}'", graph)
     surrogate = default_surrogate(graph, seed, epochs)
     found = attack(
         name,

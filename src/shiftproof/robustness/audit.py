@@ -109,7 +109,7 @@ def audit(
     for name in (*attacks, curve_attack):
         if build_attack(name, **_settings(published, name, steps)).kind != "injection":
             raise ShiftproofError(f"an audit compares injections, and '{name}' is none: see `shiftproof attack`")
-    budget.require("injection", "an audit")
+    budget.require("injection", "an audit", graph)
     preset = preset_for(graph.name)
     preset = preset if epochs is None else replace(preset, epochs=epochs)
     specs = chosen(defences, preset)

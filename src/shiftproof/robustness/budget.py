@@ -14,7 +14,12 @@ from torch import Tensor
 
 from shiftproof.data.nodes import NodeGraph, undirected
 from shiftproof.errors import ShiftproofError
+from shiftproof.runtime.archives import require_unfolding
 from shiftproof.runtime.files import write_npz
+from shiftproof.runtime.memory import require_memory
+
+MOST_INJECTED = 10  # times the nodes of the graph: published budgets are 1 to 5 % of them, so that more is a slip
+FLOAT_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -60,12 +65,30 @@ class Budget:
             raise ShiftproofError(f"the feature box [{low}, {high}] of this budget is empty on {graph.name}")
         return low, high
 
-    def require(self, kind: Literal["injection", "modification"], who: str) -> None:
-        """A budget of zero for what `who` does is a mistake, said in one sentence."""
+    def require(self, kind: Literal["injection", "modification"], who: str, graph: NodeGraph) -> None:
+        """A budget of zero for what `who` does is a mistake, and so is one that `graph` cannot hold; one sentence."""
         if kind == "injection" and not self.nodes:
             raise ShiftproofError(f"{who} injects nodes, and the budget allows none: set 'nodes' and 'edges_per_node'")
         if kind == "modification" and not self.edges:
             raise ShiftproofError(f"{who} flips edges, and the budget allows none: set 'edges'")
+        if kind == "modification":
+            pairs = graph.num_nodes * (graph.num_nodes - 1) // 2
+            free = pairs - graph.num_edges if self.add_only else pairs
+            if self.edges > free:
+                what = "pairs of nodes without an edge" if self.add_only else "pairs of nodes"
+                raise ShiftproofError(
+                    f"{who} may flip {self.edges} edges, and {graph.name} has only {free} {what}: set fewer 'edges'"
+                )
+            return
+        most = MOST_INJECTED * graph.num_nodes
+        if self.nodes > most:
+            raise ShiftproofError(
+                f"{who} may inject {self.nodes} nodes into the {graph.num_nodes} of {graph.name}; at most {most}, "
+                f"{MOST_INJECTED} times as many as there are, can be attacked with: set fewer 'nodes'"
+            )
+        ends = min(self.edges_per_node, graph.num_nodes + self.nodes)
+        cells = self.nodes * (graph.num_features + 4 * ends)
+        require_memory(FLOAT_BYTES * cells, f"{who}, with {self.nodes} nodes of {self.edges_per_node} edges,")
 
 
 def _no_edges() -> Tensor:
@@ -153,6 +176,7 @@ class Perturbation:
     @classmethod
     def load(cls, path: str | Path) -> Perturbation:
         """The perturbation that `save` wrote."""
+        require_unfolding(Path(path))
         try:
             with np.load(path, allow_pickle=False) as arrays:
                 tensors = {name: torch.from_numpy(arrays[name]) for name in _TENSORS}

@@ -1,4 +1,4 @@
-"""The memory of a run: how much it took at most, and that it is not given back with every tensor."""
+"""The memory of a run: how much there is, how much it took at most, and that not every tensor gives it back."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+from shiftproof.errors import ShiftproofError
 
 # what glibc calls them; numbers of bytes that it arrives at by itself in a process with large tensors
 TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4
@@ -96,3 +98,56 @@ def _of_the_process() -> int | None:
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak  # bytes there, KiB elsewhere
+
+
+def require_memory(needed: float, what: str, instead: str = "") -> None:
+    """Refuse what cannot fit before any of it is built: `what` needs so many bytes; `instead` says what to do."""
+    free = free_bytes()
+    if free is not None and needed > free:
+        more = f"; {instead}" if instead else ""
+        raise ShiftproofError(f"{what} needs about {_amount(needed)} of memory, and {_amount(free)} is free{more}")
+
+
+def free_bytes() -> int | None:
+    """The memory that this process may still take: of the machine, its container and its own limit; None if unknown."""
+    limits = [limit for limit in (_of_the_machine(), _of_the_container(), _of_the_limit()) if limit is not None]
+    return min(limits) if limits else None
+
+
+def _of_the_machine() -> int | None:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration, ValueError):
+        return None
+
+
+def _of_the_container() -> int | None:
+    """What a control group leaves; pages of files that were read count as used there and are given back when needed."""
+    group = Path("/sys/fs/cgroup")
+    try:
+        most = int((group / "memory.max").read_text())
+        used = int((group / "memory.current").read_text())
+        lines = (group / "memory.stat").read_text().splitlines()
+        pages = sum(int(line.split()[1]) for line in lines if line.startswith(("inactive_file ", "active_file ")))
+    except (OSError, ValueError):  # another system, or "max": no limit
+        return None
+    return max(0, most - used + pages)
+
+
+def _of_the_limit() -> int | None:
+    """What `ulimit -v` leaves."""
+    try:
+        import resource
+
+        soft = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if soft == resource.RLIM_INFINITY:
+            return None
+        held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    except (ImportError, OSError, ValueError):
+        return None
+    return max(0, soft - held)
+
+
+def _amount(count: float) -> str:
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"

@@ -234,7 +234,9 @@ class Local:
                     "a process that trained runs was killed from outside (memory may have run out); finished runs "
                     "are kept, and the same command goes on from there, with fewer --workers if need be"
                 ) from None
-            except BaseException:  # also Ctrl-C, and a caller who wants no more: nothing new is begun
+            except KeyboardInterrupt:  # the pool ends those under way at once: each goes on from its checkpoint
+                raise
+            except BaseException:  # also a caller who wants no more: nothing new is begun
                 pool.shutdown(cancel_futures=True)
                 raise
 

@@ -125,17 +125,17 @@ class Run:
             raise ShiftproofError(f"{folder / CONFIG} does not describe a run of shiftproof")
         summary = read_json(folder / METRICS, "loading a run (an unfinished one is finished with --resume)")
         tensors, _ = read_tensors(folder / WEIGHTS, "loading a run")
-        method = method if method is not None else build_method(config)
-        restore(method, tensors, str(folder / WEIGHTS))
-        method.eval()
         history = read_json(folder / HISTORY, "loading a run")
         timing = read_json(folder / TIMING, "loading a run")
         try:
             metrics, epoch, selection = (summary[key] for key in ("metrics", "selected_epoch", "selection"))
         except (KeyError, TypeError):
             raise ShiftproofError(f"{folder / METRICS} does not hold the metrics of a run") from None
-        require_own_files(folder, config, history, summary)
+        require_own_files(folder, config, history, summary)  # before anything is built of what was changed
         require_finite_weights(tensors, folder / WEIGHTS)
+        method = method if method is not None else build_method(config)
+        restore(method, tensors, str(folder / WEIGHTS))
+        method.eval()
         more = carried["calibration"].make(folder) if (folder / CALIBRATION).exists() else None
         return cls(method, config, metrics, history, epoch, selection, timing, folder, more)
 
@@ -144,6 +144,8 @@ def build_method(config: Mapping[str, Any]) -> Method:
     """The untrained method a config describes."""
     if config.get("own_method"):
         raise ShiftproofError(f"method '{config['method']}' is not registered; hand it to Run.load(folder, method=...)")
+    if not isinstance(config["method"], str):
+        raise ShiftproofError(f"{CONFIG} does not describe a run: its method is {config['method']!r}, not a name")
     entry = methods[config["method"]]
     network = config.get("network")
     options = dict(config.get("options", {}))

@@ -47,15 +47,26 @@ def write_run(
 
 def require_own_files(folder: Path, config: Any, history: Any, summary: Mapping[str, Any]) -> None:
     """Refuse a folder in which a file was changed or exchanged since the run was saved; warn where nobody can know."""
-    noted = summary.get(DIGESTS)
-    if noted is None:
+    if not require_own_pages(folder, config, history, summary):
         warnings.warn(
             f"{folder} was saved by an earlier release, which did not note what its files hold: "
             f"whether {WEIGHTS} belongs to it cannot be checked",
             stacklevel=3,
         )
         return
-    found = _digests(folder, config, history, {key: value for key, value in summary.items() if key != DIGESTS})
+    _require_noted(folder, summary[DIGESTS], {WEIGHTS: file_digest(folder / WEIGHTS)})
+
+
+def require_own_pages(folder: Path, config: Any, history: Any, summary: Mapping[str, Any]) -> bool:
+    """As `require_own_files` for what is JSON, the weights unread; False where an earlier release noted nothing."""
+    if summary.get(DIGESTS) is None:
+        return False
+    rest = {key: value for key, value in summary.items() if key != DIGESTS}
+    _require_noted(folder, summary[DIGESTS], _digests_of_pages(config, history, rest))
+    return True
+
+
+def _require_noted(folder: Path, noted: Any, found: Mapping[str, str]) -> None:
     for name, digest in found.items():
         if not isinstance(noted, dict) or noted.get(name) != digest:
             raise ShiftproofError(
@@ -76,8 +87,12 @@ def require_finite_weights(tensors: Mapping[str, Tensor], path: Path) -> None:
 
 def _digests(folder: Path, config: Any, history: Any, summary: Any) -> dict[str, str]:
     """The weights first: they are what decides predictions."""
+    return {WEIGHTS: file_digest(folder / WEIGHTS)} | _digests_of_pages(config, history, summary)
+
+
+def _digests_of_pages(config: Any, history: Any, summary: Any) -> dict[str, str]:
     of_json = {CONFIG: config, HISTORY: history, METRICS: summary}
-    return {WEIGHTS: file_digest(folder / WEIGHTS)} | {name: digest_of_json(value) for name, value in of_json.items()}
+    return {name: digest_of_json(value) for name, value in of_json.items()}
 
 
 def file_digest(path: Path) -> str:

@@ -9,6 +9,7 @@ import torch
 
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.generated.motifs import MOTIF_EDGES, MOTIF_NODES
+from shiftproof.data.generated.room import require_room
 from shiftproof.data.graphs import GraphSet
 from shiftproof.data.readers.array_files import ArrayFile
 from shiftproof.data.readers.loading import named_options
@@ -39,6 +40,7 @@ def ba_2motifs(
         raise ShiftproofError(f"option 'graphs' is for generated ones; the published file holds {PUBLISHED}")
     if graphs < 10:
         raise ShiftproofError(f"ba-2motifs is split 80/10/10 and needs at least 10 graphs, not {graphs}")
+    require_room(graphs, 25 * (10 + 4 * 3), "ba-2motifs")  # 25 nodes of 10 features, two edges a node both ways
     everything = _generated(graphs, seed) if source == "generated" else _published()
     order = torch.from_numpy(stream(seed, 0).permutation(len(everything)))
     train, val = (int(share * len(everything)) for share in SHARES)

@@ -10,6 +10,7 @@ import torch
 
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.domains import DomainSet
+from shiftproof.data.generated.room import require_room
 from shiftproof.data.published.mnist import mnist
 from shiftproof.data.readers.loading import named_options
 from shiftproof.data.seeds import stream
@@ -111,6 +112,9 @@ def colored_digits(
 
     if copies < 1:
         raise ShiftproofError(f"option 'copies' of colored-digits must be at least 1, not {copies}")
+    require_room(
+        copies * 1797 * 2, 2 * 64, "colored-digits"
+    )  # 8x8 pixels in two colours; the test is shown three times
     pixels, digits = map(np.asarray, load_digits(return_X_y=True))
     images = pixels.reshape(-1, 8, 8).astype(np.float32) / 16
     order = stream(seed, 0).permutation(len(images))
@@ -164,6 +168,8 @@ def _train_part(
 ) -> DomainSet:
     """Images dealt out to the environments in turn: with two, even positions are the first and odd the second."""
     _require_rates((noise, *flips))
+    if not flips:
+        raise ShiftproofError("option 'flips' needs the chance of each training environment, at least one")
     env = np.arange(len(images)) % len(flips)
     return _domain_set(*paint(images, digits, np.asarray(flips)[env], noise, rng), digits, env)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from shiftproof.data.generated.room import require_room
 from shiftproof.data.nodes import NodeGraph
 from shiftproof.data.readers.node_preparation import arctan_normalize, with_drawn_split
 from shiftproof.data.seeds import stream
@@ -57,6 +58,7 @@ def _require(nodes: int, edges: int | None, classes: int, features: int, homophi
     # a quarter of all pairs: beyond it, drawing until enough edges are distinct would take for ever
     if edges is not None and not 1 <= edges <= nodes * (nodes - 1) // 8:
         raise ShiftproofError(f"option 'edges' of cora-like is 1 to {nodes * (nodes - 1) // 8}, not {edges}")
+    require_room(nodes, 2 * features + 8 * (EDGES / NODES if edges is None else edges / nodes), "cora-like")
     if not 0 <= homophily <= 1:
         raise ShiftproofError(f"option 'homophily' of cora-like is a chance between 0 and 1, not {homophily}")
 

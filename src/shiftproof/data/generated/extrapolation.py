@@ -9,6 +9,7 @@ import torch
 
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.domains import DomainSet
+from shiftproof.data.generated.room import require_room
 from shiftproof.data.readers.loading import named_options
 from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError, unknown
@@ -38,6 +39,7 @@ def extrapolation(
         raise unknown("sampling of extrapolation", sampling, ("uniform", "gaussian"))
     if min(train_size, val_size, test_size) < 2:
         raise ShiftproofError("every split of extrapolation needs at least two points")
+    require_room(train_size + val_size + test_size, 6, "extrapolation")
     env = np.arange(train_size) % 2
     splits = {"train": _labelled(_training_points(env, sampling, stream(seed, 0)), k, env)}
     for number, (name, size) in enumerate((("val", val_size), ("test", test_size)), 1):

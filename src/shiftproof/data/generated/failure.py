@@ -10,6 +10,7 @@ import torch
 
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.domains import DomainSet
+from shiftproof.data.generated.room import require_room
 from shiftproof.data.generated.spmotif import require_chance, spmotif_mixed, spmotif_struc
 from shiftproof.data.readers.loading import named_options
 from shiftproof.data.seeds import stream
@@ -71,6 +72,7 @@ def linear_fiif(dims: int = 5, noise: float = 0.0, mix: bool = True, per_env: in
     require_chance(noise, "noise", "linear-fiif")
     if dims < 1 or per_env < 1:
         raise ShiftproofError(f"linear-fiif needs dims and per_env of at least 1, not {dims} and {per_env}")
+    require_room(5 * per_env + 2 * dims, 8 * dims, "linear-fiif")  # and a rotation of all dimensions
     world = stream(seed, 0)
     direction = world.normal(size=dims)
     direction /= np.linalg.norm(direction)

@@ -10,6 +10,7 @@ import torch
 
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.generated.motifs import draw_matching
+from shiftproof.data.generated.room import require_room
 from shiftproof.data.graphs import GraphSet
 from shiftproof.data.readers.loading import named_options
 from shiftproof.data.seeds import stream
@@ -54,6 +55,8 @@ def graphon(
         raise unknown("convention of graphon", convention, ("below", "above"))
     if len(nodes) != 2 or not 2 <= nodes[0] <= nodes[1]:
         raise ShiftproofError(f"option 'nodes' of graphon holds the fewest (from 2) and the most nodes, not {nodes}")
+    per_class = max(train_per_class, val_per_class, test_per_class)
+    require_room(3 * CLASSES * per_class, nodes[1] ** 2 + 8 * nodes[1], "graphon")  # all pairs are drawn
     splits = {}
     counts = (("train", train_per_class), ("val", val_per_class), ("test", test_per_class))
     for number, (name, per_class) in enumerate(counts):

@@ -10,6 +10,7 @@ import torch
 
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.generated.motifs import BASE_NAMES, MOTIF_NAMES, Plan, build, draw_matching, draw_widths
+from shiftproof.data.generated.room import require_room
 from shiftproof.data.graphs import GraphSet
 from shiftproof.data.readers.loading import named_options
 from shiftproof.data.seeds import stream
@@ -17,6 +18,7 @@ from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.registry import register
 
 CLASSES = 3
+NUMBERS = 30 * 4 + 60 * 4  # a graph at most: 30 nodes in the mean and 60 edges, each with features and truth
 LABEL_FLIP = 0.05  # how often the observed label differs from the motif under "piif"
 NEUTRAL = (0.33, 0.33, 0.34)  # chances of the constant feature 0, 1 and 2 outside the training split
 
@@ -119,6 +121,7 @@ def class_labels(per_class: int, owner: str) -> np.ndarray:
     """Equally many labels of every class, in turn, so that any slice of a split is balanced."""
     if per_class < 1:
         raise ShiftproofError(f"{owner} needs at least one graph of each class in every split, not {per_class}")
+    require_room(CLASSES * per_class, NUMBERS, owner)
     return np.arange(CLASSES * per_class) % CLASSES
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from shiftproof.data.dataset import Dataset
+from shiftproof.data.generated.room import require_room
 from shiftproof.data.readers.loading import named_options
 from shiftproof.data.readers.points import Neighbours, at_random, point_graphs
 from shiftproof.data.seeds import stream
@@ -34,6 +35,7 @@ def toy_groups(graphs: int = 1000, seed: int = 0) -> Dataset:
     given = dict(locals())
     if graphs < 10:
         raise ShiftproofError(f"toy-groups has at least 10 clouds, not {graphs}")
+    require_room(graphs, 26 * (8 + 3 * 5), "toy-groups")  # 26 points with five edges each
     rng = stream(seed, 0)
     positive = np.arange(graphs) < graphs // 2
     whole = np.where(positive[:, None], True, np.array([(0, 1), (1, 0), (0, 0)], bool)[np.arange(graphs) % 3])

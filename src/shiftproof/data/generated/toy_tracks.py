@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from shiftproof.data.dataset import Dataset
+from shiftproof.data.generated.room import require_room
 from shiftproof.data.readers.loading import named_options
 from shiftproof.data.readers.points import Neighbours, at_random, point_graphs
 from shiftproof.data.seeds import stream
@@ -37,6 +38,7 @@ def toy_tracks(graphs: int = 1000, tracks: int = 10, seed: int = 0) -> Dataset:
     given = dict(locals())
     if graphs < 10 or tracks < 2:
         raise ShiftproofError(f"toy-tracks has at least 10 events of 2 tracks, not {graphs} of {tracks}")
+    require_room(graphs, tracks**2 * 4 + tracks * 12 * (8 + 3 * 5), "toy-tracks")  # all pairs; 12 hits a track
     signal = np.arange(graphs) < round(SIGNAL_SHARE * graphs)
     charge, momentum = _events(signal, tracks, stream(seed, 0))
     pos, sizes, truth = _hits(charge, momentum, signal, stream(seed, 1))

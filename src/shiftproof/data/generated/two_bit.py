@@ -16,6 +16,7 @@ import torch
 
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.domains import DomainSet
+from shiftproof.data.generated.room import require_room
 from shiftproof.data.readers.loading import named_options
 from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError, unknown
@@ -39,6 +40,7 @@ def two_bit(
     _require_chances((alpha, *betas, *test_betas))
     if per_env < 1:
         raise ShiftproofError(f"option 'per_env' of two-bit must be at least 1, not {per_env}")
+    require_room((2 * len(betas) + len(test_betas)) * per_env, 8, "two-bit")
     parts = {"train": betas, "val": betas, "test": test_betas}
     return Dataset(
         {

@@ -7,6 +7,7 @@ import torch
 
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.domains import DomainSet
+from shiftproof.data.generated.room import require_room
 from shiftproof.data.generated.two_bit import signs
 from shiftproof.data.readers.loading import named_options
 from shiftproof.data.seeds import stream
@@ -38,6 +39,7 @@ def two_patch(
             raise ShiftproofError(f"alpha and betas of two-patch are chances between 0 and 1, not {rate}")
     if d < 3 or per_env < 1 or test_per_env < 1 or noise < 0:
         raise ShiftproofError("two-patch needs d of at least 3, noise not below 0 and a sample in every environment")
+    require_room(len(betas) * (2 * per_env + test_per_env) + d, 6 * d, "two-patch")
     reversed_betas = tuple(1 - beta for beta in betas)
     return Dataset(
         {

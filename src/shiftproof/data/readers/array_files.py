@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from shiftproof.errors import ShiftproofError
+from shiftproof.runtime.archives import require_unfolding
 
 
 class ArrayFile:
@@ -17,6 +18,7 @@ class ArrayFile:
 
     def __init__(self, path: Path, what: str, hint: str = "") -> None:
         self.path, self.hint = path, hint
+        require_unfolding(path)
         try:
             with np.load(path, allow_pickle=False) as archive:
                 self.arrays = {name: archive[name] for name in archive.files}

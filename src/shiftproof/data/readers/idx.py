@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from shiftproof.errors import ShiftproofError
+from shiftproof.runtime.archives import require_unfolding
 
 _TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
@@ -37,6 +38,7 @@ def read_idx(path: str | Path) -> np.ndarray:
 
 
 def _bytes_of(path: Path) -> bytes:
+    require_unfolding(path)
     try:
         raw = path.read_bytes()
         return gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -11,16 +13,21 @@ from shiftproof.data.dataset import Dataset
 from shiftproof.data.domains import DomainSet
 from shiftproof.data.readers.tensor_domains import HOLDOUT, domain_parts
 from shiftproof.errors import ShiftproofError, optional
+from shiftproof.runtime.memory import require_memory
 from shiftproof.runtime.progress_hook import watched
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, as for PACS
+MOST_LOOKED_AT = 100_000  # files without a picture among them, after which a folder is none of pictures
 MOST_PIXELS = 50_000_000  # a picture that unfolds to more is not opened
 
 
 def holds_images(folder: Path) -> bool:
     """Whether a folder is a tree `domain/class/image`."""
-    return any(file.suffix.lower() in ENDINGS for file in folder.glob("*/*/*"))
+    try:
+        return any(file.suffix.lower() in ENDINGS for file in islice(folder.glob("*/*/*"), MOST_LOOKED_AT))
+    except OSError:  # a folder of the system, where files come and go
+        return False
 
 
 def image_folder(
@@ -34,7 +41,10 @@ def image_folder(
     path = Path(path)
     if size < 4:
         raise ShiftproofError(f"option 'size' is at least 4 pixels, not {size}")
-    files = sorted(file for file in path.glob("*/*/*") if file.is_file() and file.suffix.lower() in ENDINGS)
+    try:
+        files = sorted(file for file in path.glob("*/*/*") if file.suffix.lower() in ENDINGS and os.path.isfile(file))
+    except OSError as problem:  # a folder of the system, where files come and go
+        raise ShiftproofError(f"{path} cannot be searched for images: {problem.strerror or problem}") from None
     if not files:
         raise ShiftproofError(f"{path} holds no images in folders domain/class")
     classes = sorted({file.parent.name for file in files})
@@ -73,6 +83,8 @@ def image_folder(
 
 
 def _read(files: list[Path], size: int) -> tuple[torch.Tensor, list[int], list[tuple[int, str, str]]]:
+    need = len(files) * size**2 * 3 * 9  # bytes, and the same as float32, once in the order of channels
+    require_memory(need, f"{len(files)} images of size={size}", "choose a smaller size")
     image = optional("PIL.Image", "images", "reading images")
     pixels = np.empty((len(files), size, size, 3), np.uint8)
     kept: list[int] = []

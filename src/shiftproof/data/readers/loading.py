@@ -192,10 +192,10 @@ def _from_folder(path: Path, options: Mapping[str, Any]) -> Dataset:
     """A folder written by `save_dataset`, the text files of a TU data set, or images in `domain/class`."""
     from shiftproof.data.readers.image_folders import holds_images, image_folder
     from shiftproof.data.readers.storage import INDEX_FILE, load_dataset
-    from shiftproof.data.readers.tu import tu_folder
+    from shiftproof.data.readers.tu import holds_tu, tu_folder
 
     if not (path / INDEX_FILE).exists():
-        if next(path.rglob("*_A.txt"), None) is not None:
+        if holds_tu(path):
             return _call(tu_folder, path, options, owner=f"the TU files in {path}")
         if holds_images(path):
             return _call(image_folder, path, options, owner=f"the images in {path}")

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from shiftproof.data.checks import require_numbered
 from shiftproof.data.dataset import Dataset, Split, Task
 from shiftproof.data.domains import DomainSet
 from shiftproof.data.graphs import GraphSet
@@ -48,7 +49,8 @@ def npz_file(
     tensors = {}
     for name, array in arrays.items():
         if array.dtype.kind in "biuf":
-            tensors[name] = torch.from_numpy(np.ascontiguousarray(array))
+            plain = array.astype(np.int64) if array.dtype.kind == "u" and array.dtype.itemsize > 1 else array
+            tensors[name] = torch.from_numpy(np.ascontiguousarray(plain))
         elif name == "env" and array.dtype.kind in "US":
             tensors[name] = array
     return _dataset(path, tensors, split, test, seed, task)
@@ -97,7 +99,11 @@ def _dataset(
         raise ShiftproofError(f"{path} has no labels 'y'")
     if everything.y.ndim == 2 and everything.y.shape[1] == 1:
         everything.y = everything.y[:, 0]
+    if not everything.y.is_floating_point():
+        everything.y = everything.y.long()  # small and unsigned kinds of numbers lack most operations
     task = task or infer_task(everything.y)
+    if task == "multiclass":
+        require_numbered(everything.y, f"{path}: labels 'y'", "sample")
     if task in ("binary", "multilabel", "regression"):
         everything.y = everything.y.float()
     chosen, how = _parts(path, parts, everything, names, split, test, seed)
@@ -168,6 +174,9 @@ def _local(graphs: GraphSet) -> bool:
 
 
 def _samples(path: Path, parts: Mapping[str, Tensor]) -> DomainSet:
+    for name in ("x", "y"):
+        if name not in parts:
+            raise ShiftproofError(f"{path}: '{name}' does not hold numbers")
     x, y, env = parts["x"], parts["y"], parts.get("env")
     if x.ndim < 2:
         raise ShiftproofError(f"{path}: 'x' has shape {tuple(x.shape)}, it needs one row a sample")

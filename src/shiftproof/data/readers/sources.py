@@ -37,7 +37,7 @@ def find(relative_path: str | Sequence[str], *, what: str, url: str | None = Non
     Several relative paths may be given; the first that exists is taken and a download is stored under the first.
     """
     candidates = [relative_path] if isinstance(relative_path, str) else list(relative_path)
-    given = os.environ.get(DATA_FOLDER)
+    given = os.environ.get(DATA_FOLDER, "").strip()
     folders = ([Path(given).expanduser()] if given else []) + [cache_folder()]
     for folder in folders:
         for candidate in candidates:

@@ -15,7 +15,7 @@ from torch import Tensor
 from shiftproof.data.dataset import Dataset, Split
 from shiftproof.data.graphs import GraphSet
 from shiftproof.data.stored import KINDS, SetWriter, open_set, save_set, set_fields
-from shiftproof.errors import ShiftproofError
+from shiftproof.errors import ShiftproofError, shortened
 from shiftproof.runtime.files import bytes_below, write_atomic, write_safetensors
 from shiftproof.runtime.memory import memory_bytes
 
@@ -23,6 +23,18 @@ INDEX_FILE = "dataset.json"
 FORMAT = "shiftproof-dataset"
 VERSION = 1
 _FIELDS = ("x", "edge_index", "node_ptr", "edge_ptr", "y", "edge_attr", "env", "index", "node_truth", "edge_truth")
+_PAGE: dict[str, Any] = {
+    "name": str,
+    "task": str,
+    "metric": str,
+    "num_classes": int,
+    "provenance": str,
+    "options": dict,
+    "environment": (str, type(None)),
+    "value_names": dict,
+    "splits": dict,
+}
+LONGEST_OPTION = 10_000  # letters
 _GROUPS = ("columns", "node_columns", "edge_columns", "vectors")
 
 
@@ -124,6 +136,7 @@ def load_dataset(folder: str | Path, *, in_memory: bool | None = None) -> Datase
     """
     folder = Path(folder)
     page = _read_page(folder / INDEX_FILE)
+    _require_kinds(page, folder / INDEX_FILE)
     try:
         parts = {
             str(name): folder / Path(part.get("folder") or part["file"]).name for name, part in page["splits"].items()
@@ -152,12 +165,24 @@ def load_dataset(folder: str | Path, *, in_memory: bool | None = None) -> Datase
     return dataset.check()
 
 
+def _require_kinds(page: dict[str, Any], path: Path) -> None:
+    """What the page says of the data set is of the kind that `save_dataset` writes."""
+    for name, kind in _PAGE.items():
+        value = page.get(name)
+        if name not in page or not isinstance(value, kind) or isinstance(value, bool):
+            said = f" ({shortened(repr(value))})" if name in page else ""
+            raise ShiftproofError(f"{path} lacks a part of a data set or has it wrong: '{name}'{said}")
+    for name, value in page["options"].items():
+        if not isinstance(value, (str, int, float, bool, list, type(None))) or len(str(value)) > LONGEST_OPTION:
+            raise ShiftproofError(f"{path} does not describe a data set: option '{shortened(name)}' is no setting")
+
+
 def _read_page(path: Path) -> dict[str, Any]:
     try:
         page = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ShiftproofError(f"{path.parent} holds no data set: there is no {INDEX_FILE} in it") from None
-    except (OSError, ValueError) as problem:
+    except (OSError, ValueError, RecursionError) as problem:
         raise ShiftproofError(f"{path} is not readable as JSON ({problem})") from None
     if not isinstance(page, dict) or page.get("format") != FORMAT:
         raise ShiftproofError(f"{path} does not describe a data set written by save_dataset")

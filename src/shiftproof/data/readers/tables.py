@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote
 import numpy as np
 
 from shiftproof.errors import ShiftproofError, nearest, optional
+from shiftproof.runtime.archives import require_unfolding
 
 TABLES = (".csv", ".tsv", ".parquet")
 MISSING = ("", "nan", "na", "n/a", "null", "none", "?")  # cells, in any case, that say "not known"
@@ -51,9 +52,10 @@ class Table:
         """The column as numbers, NaN where it holds none, and which cells are missing."""
         import pandas as pd
 
-        cells = self.frame[name].str.strip()
-        missing = np.asarray(cells.str.lower().isin(MISSING), bool)
-        return np.asarray(pd.to_numeric(cells.mask(missing), errors="coerce"), np.float64), missing
+        cells = [cell.strip() for cell in self.text(name)]  # a list is ten times as quick as a Series of few rows
+        missing = np.array([cell.lower() in MISSING for cell in cells], bool)
+        known = np.array(["" if gap else cell for cell, gap in zip(cells, missing, strict=True)], object)
+        return np.asarray(pd.to_numeric(known, errors="coerce"), np.float64), missing
 
 
 def read_table(source: Any, wanted: Sequence[str] = (), where: str | None = None) -> Table:
@@ -150,6 +152,7 @@ def with_options(source: str, options: Mapping[str, Any]) -> str:
 def _delimited(path: Path, wanted: Sequence[str], where: str) -> Any:
     import pandas as pd
 
+    require_unfolding(path)
     header = _QUOTED.sub("", _header(path, where))
     separator = "\t" if _plain_suffix(path) == ".tsv" else max(_SEPARATORS, key=header.count)
     options: dict[str, Any] = {

@@ -19,6 +19,7 @@ from shiftproof.data.splitting import Parts, at_random, in_order, named_parts, n
 from shiftproof.errors import ShiftproofError, unknown
 
 MOST_TEXTS = 50  # different texts of a feature; the rest counts as unknown
+LARGEST = float(np.finfo(np.float32).max)  # features are kept in single precision
 OTHER = "other"
 Splitting = Literal["environment", "random", "column", "time"]
 
@@ -59,8 +60,9 @@ def feature_table(
     for name in used:
         if name not in texts:
             values, missing = numeric[name]
-            for row in np.flatnonzero(~np.isfinite(values)):
-                why = "is missing" if missing[row] else "is not a finite number"
+            for row in np.flatnonzero(~(np.abs(values) <= LARGEST)):  # not a number neither
+                beyond = "is too large a number" if np.isfinite(values[row]) else "is not a finite number"
+                why = "is missing" if missing[row] else beyond
                 problems.setdefault(int(row), f"'{name}' {why}")
     if split in ("time", "column") and by is None:
         raise ShiftproofError(f"{table.where}: split '{split}' needs a column; name it: by='COLUMN', or --by COLUMN")

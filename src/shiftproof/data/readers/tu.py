@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -19,10 +21,12 @@ from shiftproof.data.readers.sources import find
 from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.registry import register
+from shiftproof.runtime.archives import require_unfolding
 
 _HOME = "https://www.chrsmrrs.com/graphkerneldatasets"
 SMALL_UP_TO, LARGE_FROM = 50, 90  # percentiles of the number of nodes: training and test graphs
 VALIDATION_SHARE = 0.1
+DEEPEST, MOST_FOLDERS = 2, 2000  # where text files are looked for below a folder that was named
 WIDEST_ONE_HOT = 1000  # labels spread wider than this are numbered by what occurs
 
 
@@ -50,7 +54,7 @@ def tu_archive(path: str | Path, split: Literal["size", "random"] = "size", seed
 def tu_folder(path: str | Path, split: Literal["size", "random"] = "size", seed: int = 0) -> Dataset:
     """A folder with the text files of one TU data set, split by size or at random."""
     path = Path(path)
-    found = sorted(file.name.removesuffix("_A.txt") for file in path.rglob("*_A.txt"))
+    found = sorted(file.name.removesuffix("_A.txt") for file in texts_below(path) if file.name.endswith("_A.txt"))
     if len(set(found)) != 1:
         raise ShiftproofError(f"{path} holds {len(set(found))} TU data sets (files ending in _A.txt), not one")
     return _dataset(path, found[0], str(path), split, seed, {"split": split, "seed": seed})
@@ -78,6 +82,21 @@ def proteins(seed: int = 0) -> Dataset:
 def dd(seed: int = 0) -> Dataset:
     """DD proteins split by size: train on small ones, test on large ones (needs the TU files)."""
     return _size_shift("DD", seed, dd)
+
+
+def holds_tu(folder: Path) -> bool:
+    """Whether a folder has the text files of a TU data set in it."""
+    return any(file.name.endswith("_A.txt") for file in texts_below(folder))
+
+
+def texts_below(folder: Path) -> Iterator[Path]:
+    """The text files in a folder and a few folders down, as archives unfold; a whole disk is not searched."""
+    top = len(folder.parts)
+    for place, below, names in islice(os.walk(folder), MOST_FOLDERS):  # what may not be listed is passed over
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        if len(Path(place).parts) - top >= DEEPEST:
+            below.clear()
+        yield from (Path(place, name) for name in names if name.endswith(".txt"))
 
 
 def read_tu(path: str | Path, name: str) -> GraphSet:
@@ -165,8 +184,9 @@ class _Files:
     def __init__(self, place: Path, name: str) -> None:
         self.place, self.name = place, name
         if place.is_dir():
-            self.paths = {path.name: path for path in sorted(place.rglob("*.txt"), reverse=True)}
+            self.paths = {path.name: path for path in sorted(texts_below(place), reverse=True)}
             return
+        require_unfolding(place)
         try:
             with zipfile.ZipFile(place) as archive:
                 self.paths = {Path(member).name: member for member in archive.namelist() if member.endswith(".txt")}

@@ -63,7 +63,7 @@ def attack(
     """
     label = name if isinstance(name, str) else type(name).__name__
     method = build_attack(name, steps=steps, **options)
-    budget.require(method.kind, f"the attack '{label}'")
+    budget.require(method.kind, f"the attack '{label}'", graph)
     _require_sense(graph, budget, hao, compat, label)
     targets = check_targets(graph, targets, isolated=isolated)
     start = time.perf_counter()
