@@ -20,7 +20,7 @@ x, y, env = data.train.x, data.train.y, data.train.env
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(x.shape[1], 64), nn.ReLU(), nn.Linear(64, 1))
 first = torch.optim.Adam(model.parameters(), lr=1e-3)
-second = PAIR(torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9), {"erm": 1, "irm": 1e4, "vrex": 1e6}, eps=0.1)
+second = PAIR(torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9), {"erm": 1, "irm": 1e4, "vrex": 1e6})
 for step in range(steps):
     logits = model(x).squeeze(1)
     risks, counts = env_risks(sample_losses(logits, y, "binary"), env, num_envs=2)

@@ -52,12 +52,12 @@ def test_the_step_is_that_of_the_solver_on_gradients_taken_one_by_one(parameters
     ]
     gradients = torch.stack(rows).numpy()
     values = np.array([term.item() for term in losses().values()])
-    wanted = PreferenceSolver(list(PREFERENCE.values())).weights(values, gradients @ gradients.T)
+    wanted = PreferenceSolver(list(PREFERENCE.values()), compat="reference").weights(values, gradients @ gradients.T)
     other, other_losses = problem()
     torch.stack([w * t for w, t in zip(wanted.weights, other_losses().values(), strict=True)]).sum().backward()
     sgd(other).step()
 
-    found = PAIR(sgd(model), PREFERENCE, parameters).step(losses())
+    found = PAIR(sgd(model), PREFERENCE, parameters, compat="reference").step(losses())
     np.testing.assert_allclose(list(found.weights.values()), wanted.weights, atol=1e-12)
     assert found.mode == wanted.mode
     assert found.nonuniformity == pytest.approx(wanted.nonuniformity)
@@ -126,10 +126,17 @@ def test_losses_become_balanced_and_what_happened_is_counted(caplog):
     assert last.nonuniformity < 0.3 * first.nonuniformity
     assert sum(optimizer.modes.values()) == optimizer.steps == 201
     assert optimizer.last is last
+    assert optimizer.fallback_rate == 0
+    stuck = PAIR(sgd(model), balancer=NeverFound(list(PREFERENCE.values())))
     with caplog.at_level(logging.WARNING, "shiftproof.pareto"):
-        optimizer.step({**losses(), "irm": losses()["irm"] * float("nan")})
-    assert "not finite; the preference itself" in caplog.text
-    assert optimizer.fallback_rate == pytest.approx(1 / 202)
+        stuck.step(losses())
+    assert "no solution; the preference itself" in caplog.text
+    assert stuck.fallback_rate == 1
+
+
+class NeverFound(PreferenceSolver):
+    def _solve(self, losses, gramian, a, mode):
+        return None
 
 
 def test_a_negative_estimate_is_turned_lifted_or_refused():

@@ -1,8 +1,9 @@
 """PAIR: losses that conflict, brought onto a preferred ray.
 
 `PAIR` wraps any optimiser and takes named losses in `step`; `Pair` does the same inside the `Trainer`. Both ask a
-balancer for weights: `PreferenceSolver` (the preference programme), `SmoothedSolver`, `MinNorm` (MGDA) or
-`FixedWeights`, which see the losses and the Gram matrix of their gradients and nothing else. `dominates`, `front` and
+balancer for weights: `MinimaxSolver` (what `PAIR` uses), `PreferenceSolver` (the programme of the paper, what `Pair`
+uses), `SmoothedSolver`, `MinNorm` (MGDA) or `FixedWeights`, which see the losses and the Gram matrix of their gradients
+and nothing else. `dominates`, `front` and
 `nonuniformity` say where a vector of losses stands; `select` chooses among finished runs by their losses (PAIR-s).
 
 >>> from shiftproof.pareto import PreferenceSolver
@@ -17,6 +18,7 @@ from shiftproof.pareto.balancer import Balanced, Balancer, FixedWeights
 from shiftproof.pareto.conflicts import gradient_cosines
 from shiftproof.pareto.fronts import adjustment, balanced_set, dominates, front, nonuniformity, sample_complexity
 from shiftproof.pareto.mgda import MinNorm
+from shiftproof.pareto.minimax import MinimaxSolver
 from shiftproof.pareto.optimizer import PAIR
 from shiftproof.pareto.pair import Pair
 from shiftproof.pareto.programme import maximise_on_simplex
@@ -39,6 +41,7 @@ __all__ = [
     "Balancer",
     "FixedWeights",
     "MinNorm",
+    "MinimaxSolver",
     "Pair",
     "PreferenceSolver",
     "RunHistory",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,9 +12,10 @@ from torch import Tensor, nn
 
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.objectives import nonnegative
-from shiftproof.pareto.balancer import Balanced, Balancer
+from shiftproof.pareto.balancer import NOT_FINITE, Balanced, Balancer
 
 SETS = ("head", "featurizer", "all")
+Sizes = Callable[[Sequence[Tensor], Sequence[Sequence[Tensor]]], Sequence[float | Tensor]]
 
 
 @dataclass(frozen=True)
@@ -33,14 +35,20 @@ class Weighed:
 
 
 def balanced_backward(
-    terms: Mapping[str, Tensor], balancer: Balancer, compared: Sequence[nn.Parameter], moved: Sequence[nn.Parameter]
+    terms: Mapping[str, Tensor],
+    balancer: Balancer,
+    compared: Sequence[nn.Parameter],
+    moved: Sequence[nn.Parameter],
+    sizes: Sizes | None = None,
 ) -> Weighed:
     """Weigh the losses and add the gradient of their weighted sum to the `.grad` of the `moved` parameters.
 
     The balancer sees the gradients of the `compared` parameters. Where these are a few of the last ones, comparing
     stops there, and one more backward pass makes the gradient of everything: M short passes and one long one. Where
     they reach below (`compared` holds the first of the `moved`), the M long passes are needed anyway, and their
-    gradients are added up instead. Values and Gram matrix come to the host in one transfer.
+    gradients are added up instead. Values and Gram matrix come to the host in one transfer. With `sizes`, which says of
+    parameters and their gradients how far the optimiser moves for a gradient of one, the matrix holds what a step on
+    each loss does to each.
     """
     losses = list(terms.values())
     if not balancer.needs_gradients:
@@ -52,9 +60,13 @@ def balanced_backward(
     deep = bool(moved) and id(moved[0]) in among
     asked = list(moved) if deep else list(compared)
     gradients = [gradients_of(loss, asked) for loss in losses]
-    rows = torch.stack([_flat([g for p, g in zip(asked, row, strict=True) if id(p) in among]) for row in gradients])
+    seen = [[g for p, g in zip(asked, row, strict=True) if id(p) in among] for row in gradients]
+    rows = torch.stack([_flat(row) for row in seen])
+    scaled = rows
+    if sizes is not None:
+        scaled = rows * _flat_sizes(sizes([p for p in asked if id(p) in among], seen), seen[0])
     values = torch.stack([loss.detach().double() for loss in losses])
-    together = torch.cat([values, (rows @ rows.T).flatten()]).cpu().numpy()
+    together = torch.cat([values, (scaled @ rows.T).flatten()]).cpu().numpy()
     count = len(losses)
     found = balancer.weights(together[:count], together[count:].reshape(count, count))
     if deep:
@@ -79,6 +91,18 @@ def require_positive(found: Weighed) -> None:
             raise ShiftproofError(f"loss '{name}' is {value:.3g}; a preference needs losses that are not negative")
 
 
+def require_finite(found: Weighed, step: int) -> None:
+    """Stop at a loss or a gradient that is not finite: no weights bring such a step back."""
+    for name, value in found.losses.items():
+        if not math.isfinite(value):
+            raise ShiftproofError(
+                f"loss '{name}' is {value} at step {step}, and no parameter was moved; a smaller learning rate or "
+                "shorter gradients keep losses finite"
+            )
+    if found.reason == NOT_FINITE:
+        raise ShiftproofError(f"the gradient of a loss is not finite at step {step}, and no parameter was moved")
+
+
 def require_set(parameters: str) -> None:
     if parameters not in SETS:
         raise unknown("set of parameters", parameters, SETS)
@@ -96,6 +120,11 @@ def gradients_of(loss: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:
 def _flat(gradients: list[Tensor]) -> Tensor:
     # squares of small penalties' gradients leave the range of single precision
     return torch.cat([g.flatten().double() for g in gradients])
+
+
+def _flat_sizes(sizes: Sequence[float | Tensor], gradients: Sequence[Tensor]) -> Tensor:
+    pairs = zip(sizes, gradients, strict=True)
+    return torch.cat([(size * torch.ones_like(g, dtype=torch.float64)).flatten() for size, g in pairs])
 
 
 def _sum_backward(losses: list[Tensor], weights: np.ndarray, moved: Sequence[nn.Parameter]) -> None:

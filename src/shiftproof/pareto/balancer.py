@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from shiftproof.errors import ShiftproofError
 
 Array = NDArray[np.float64]
+NOT_FINITE = "a loss or a gradient is not finite"
 Mode = Literal["descent", "balance", "dominance", "min-norm", "fixed", "fallback"]
 
 
@@ -36,10 +37,13 @@ class Balanced:
 class Balancer(Protocol):
     """Finds one weight an objective from the losses and the Gram matrix of their gradients.
 
-    `needs_gradients` is False where the Gram matrix makes no difference; it is then not computed.
+    `needs_gradients` is False where the Gram matrix makes no difference; it is then not computed. With `in_steps` the
+    matrix holds what a step of the inner optimiser on each loss does to each: gradients times step sizes times
+    gradients.
     """
 
     needs_gradients: bool
+    in_steps: bool
 
     def weights(self, losses: ArrayLike, gramian: ArrayLike) -> Balanced: ...
 
@@ -52,6 +56,7 @@ class FixedWeights:
     """The same weights at every step: linear scalarisation."""
 
     needs_gradients = False
+    in_steps = False
 
     def __init__(self, weights: Sequence[float]) -> None:
         self.fixed = np.asarray(weights, float)

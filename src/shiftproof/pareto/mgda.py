@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from shiftproof.pareto.balancer import Array, Balanced
+from shiftproof.pareto.quadratic import maximise_concave
 
 
 class MinNorm:
@@ -20,6 +21,7 @@ class MinNorm:
     """
 
     needs_gradients = True
+    in_steps = False
 
     def weights(self, losses: ArrayLike, gramian: ArrayLike) -> Balanced:
         gramian = np.asarray(gramian, float)
@@ -36,7 +38,7 @@ class MinNorm:
 
 
 def min_norm(gramian: Array) -> Array:
-    """The weights of the shortest vector in the convex hull of vectors with this Gram matrix (Wolfe's algorithm)."""
+    """The weights of the shortest vector in the convex hull of vectors with this Gram matrix."""
     size = len(gramian)
     largest = np.abs(gramian).max()
     if largest == 0:
@@ -46,35 +48,4 @@ def min_norm(gramian: Array) -> Array:
         gap = gramian[0, 0] + gramian[1, 1] - 2 * gramian[0, 1]
         first = np.clip((gramian[1, 1] - gramian[0, 1]) / gap, 0.0, 1.0) if gap > 0 else 0.5
         return np.array([first, 1 - first])
-    support = [int(np.argmin(np.diag(gramian)))]
-    alpha = np.zeros(size)
-    alpha[support] = 1.0
-    for _ in range(10 * size + 50):
-        along = gramian @ alpha
-        entering = int(np.argmin(along))
-        if along[entering] >= alpha @ along - 1e-14 or entering in support:
-            break
-        support.append(entering)
-        while True:
-            wanted = _affine_min_norm(gramian[np.ix_(support, support)])
-            if (wanted > 0).all():
-                break
-            now = alpha[support]
-            falling = wanted <= 0
-            step = np.min(now[falling] / np.maximum(now[falling] - wanted[falling], 1e-300))
-            moved = now + min(step, 1.0) * (wanted - now)
-            leaving = int(np.argmin(np.where(falling, moved, np.inf)))
-            alpha[:] = 0
-            moved[leaving] = 0.0
-            alpha[support] = moved.clip(min=0)
-            del support[leaving]
-        alpha[:] = 0
-        alpha[support] = wanted
-    return alpha / alpha.sum()
-
-
-def _affine_min_norm(gramian: Array) -> Array:
-    """Weights that sum to one, of any sign, with the smallest norm; least squares where they are not unique."""
-    size = len(gramian)
-    system = np.block([[gramian, np.ones((size, 1))], [np.ones((1, size)), np.zeros((1, 1))]])
-    return np.asarray(np.linalg.lstsq(system, np.append(np.zeros(size), 1.0), rcond=None)[0][:size], float)
+    return maximise_concave(np.zeros(size), gramian)

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from shiftproof.errors import ShiftproofError, unknown
-from shiftproof.pareto.backward import Weighed, balanced_backward, made_positive, require_positive, require_set
+from shiftproof.pareto.backward import (
+    Weighed,
+    balanced_backward,
+    made_positive,
+    require_finite,
+    require_positive,
+    require_set,
+)
 from shiftproof.pareto.balancer import Balancer
+from shiftproof.pareto.minimax import MinimaxSolver
 from shiftproof.pareto.solver import PreferenceSolver
+from shiftproof.pareto.step_sizes import step_sizes
 
 logger = logging.getLogger("shiftproof.pareto")
 
 
-class PAIR:
+class PAIR(torch.optim.Optimizer):
     """An optimiser for losses that conflict, wrapped around any other.
 
     >>> import torch
@@ -32,23 +43,31 @@ class PAIR:
 
     `step` zeroes the gradients, weighs the losses, runs backward and steps the inner optimiser; what it found comes
     back: weights, values, non-uniformity and mode. `preference` holds a relative size for every loss, the larger the
-    smaller that loss is to become; the first one is the plain risk. For `descent_steps` steps only the first loss is
-    minimised (PAIR's first phase); give the second phase an inner optimiser of its own by wrapping a new one.
+    smaller that loss is to become. The losses end where all are equal once multiplied by it, if a Pareto point is
+    there, and otherwise at a Pareto point whose largest product is smallest; for smooth convex losses this holds from
+    every start (`MinimaxSolver`). For `descent_steps` steps only the first loss, usually the plain risk, is minimised
+    (PAIR's first phase); give the second phase an inner optimiser of its own by wrapping a new one.
 
-    `parameters` are those whose gradients the preference compares: "head" (the last weight matrix and what follows it;
-    cheap), "all", or an iterable of parameters. All parameters of the inner optimiser are moved in any case.
-    `negative` says what becomes of a negative penalty estimate: "multiply" by minus `negative_rate`, "add"
-    `negative_rate`, or "error" (docs/papers/pair.md#negative-losses). Learning-rate schedules go on the inner
-    optimiser. `balancer` replaces the preference by another rule, such as `MinNorm()` or `FixedWeights([...])`.
+    `parameters` are those whose gradients are compared: "all", "head" (the last weight matrix and what follows it;
+    cheap, and without the promise above), or an iterable of parameters. All parameters of the inner optimiser are moved
+    in any case. `negative` says what becomes of a negative penalty estimate: "multiply" by minus `negative_rate`, "add"
+    `negative_rate`, or "error" (docs/papers/pair.md#negative-losses). PAIR is an optimiser of torch: schedulers of
+    learning rates take it, or the inner one. A loss or gradient that is not finite stops with an error before anything
+    is moved.
+
+    `compat="reference"` finds the weights as the released code did, with `eps` (1e-4 unless given) and `guard`, and by
+    the gradients of the head; it can stand still at the optimum of one loss (docs/papers/pair.md#d13). `balancer`
+    replaces the preference by another rule, such as `MinNorm()`, `FixedWeights([...])` or, for the programme without
+    the released tolerances, `PreferenceSolver([...])`.
     """
 
     def __init__(
         self,
         inner_optimizer: torch.optim.Optimizer,
         preference: Mapping[str, float] | None = None,
-        parameters: Literal["head", "all"] | Iterable[nn.Parameter] = "head",
+        parameters: Literal["head", "all"] | Iterable[nn.Parameter] | None = None,
         *,
-        eps: float = 1e-4,
+        eps: float | None = None,
         descent_steps: int = 0,
         guard: bool = False,
         compat: Literal["reference"] | None = None,
@@ -67,24 +86,47 @@ class PAIR:
             raise ShiftproofError(f"PAIR wraps an optimiser of torch that steps without a closure, not {kind}")
         if negative not in ("multiply", "add", "error"):
             raise unknown("negative", str(negative), ("multiply", "add", "error"))
-        if not negative_rate > 0:
-            raise ShiftproofError(f"'negative_rate' is above 0, not {negative_rate}")
+        if not 0 < negative_rate < math.inf:
+            raise ShiftproofError(f"'negative_rate' is a finite number above 0, not {negative_rate}")
+        if isinstance(descent_steps, bool) or not isinstance(descent_steps, int) or descent_steps < 0:
+            raise ShiftproofError(f"'descent_steps' is a whole number from 0, not {descent_steps}")
+        if any(group.get("maximize") for group in inner_optimizer.param_groups):
+            raise ShiftproofError("PAIR makes losses small, and its inner optimiser was made with maximize=True")
         self.inner = inner_optimizer
+        super().__init__(inner_optimizer.param_groups, inner_optimizer.defaults)
+        self._follow()
         self.names = None if preference is None else list(preference)
-        self.balancer = balancer or PreferenceSolver(
-            list((preference or {}).values()), eps=eps, guard=guard, compat=compat
-        )
+        self.balancer = balancer or _made(list((preference or {}).values()), eps, guard, compat)
         self.descent_steps = descent_steps
         self.negative, self.negative_rate = negative, negative_rate
         moved = [p for group in inner_optimizer.param_groups for p in group["params"]]
+        if parameters is None:
+            parameters = "head" if compat == "reference" else "all"
+        self._all = parameters == "all"
         self._compared = _chosen(parameters, moved)
         self.steps = 0
         self.modes: Counter[str] = Counter()
         self.last: Weighed | None = None
 
-    @property
-    def param_groups(self) -> list[dict[str, Any]]:
-        return self.inner.param_groups
+    def _follow(self) -> None:
+        """Groups and state are the inner optimiser's own, which replaces them when it loads a state."""
+        self.param_groups = self.inner.param_groups
+        self.state = self.inner.state
+
+    def __getstate__(self) -> dict[str, Any]:  # copies take the inner optimiser along
+        own = ("inner", "names", "balancer", "descent_steps", "negative", "negative_rate", "steps", "modes", "last")
+        mine = {name: getattr(self, name) for name in (*own, "_all", "_compared")}
+        return {**super().__getstate__(), **mine}
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Parameters that join later are moved, and compared where "all" are."""
+        if not hasattr(self, "modes"):  # torch.optim.Optimizer takes over the inner optimiser's own
+            super().add_param_group(param_group)
+            return
+        self.inner.add_param_group(param_group)
+        self._follow()
+        if self._all:
+            self._compared = [p for group in self.param_groups for p in group["params"]]
 
     @property
     def fallback_rate(self) -> float:
@@ -95,8 +137,9 @@ class PAIR:
     def zero_grad(self, set_to_none: bool = True) -> None:
         self.inner.zero_grad(set_to_none=set_to_none)
 
-    def step(self, losses: Mapping[str, Tensor]) -> Weighed:
+    def step(self, losses: Mapping[str, Tensor]) -> Weighed:  # type: ignore[override]
         """One step on the named losses, in any order; each must be a scalar with its graph."""
+        self._follow()
         terms = made_positive(self._ordered(losses), self.negative, self.negative_rate)
         self.inner.zero_grad(set_to_none=True)
         if self.steps < self.descent_steps:
@@ -108,9 +151,15 @@ class PAIR:
                 raise ShiftproofError(
                     "none of the parameters whose gradients PAIR compares has a gradient; all are frozen"
                 )
-            found = balanced_backward(terms, self.balancer, compared, moved)
-            if self.negative == "error":
+            sizes = partial(step_sizes, self.inner) if self.balancer.in_steps else None
+            found = balanced_backward(terms, self.balancer, compared, moved, sizes)
+        try:
+            require_finite(found, self.steps)
+            if self.negative == "error" and found.mode != "descent":
                 require_positive(found)
+        except ShiftproofError:
+            self.inner.zero_grad(set_to_none=True)
+            raise
         self.inner.step()
         self._note(found)
         return found
@@ -175,8 +224,20 @@ class PAIR:
         if state["names"] != self.names:
             raise ShiftproofError(f"this state belongs to losses {state['names']}, not {self.names}")
         self.inner.load_state_dict(state["inner"])
+        self._follow()
         self.balancer.load_state_dict(state["balancer"])
         self.steps, self.modes = state["steps"], Counter(state["modes"])
+
+
+def _made(
+    preference: list[float], eps: float | None, guard: bool, compat: Literal["reference"] | None
+) -> MinimaxSolver | PreferenceSolver:
+    if compat is None:
+        for name, given in (("eps", eps is not None), ("guard", guard)):
+            if given:
+                raise ShiftproofError(f"'{name}' belongs to the released solver, PAIR(..., compat='reference')")
+        return MinimaxSolver(preference)
+    return PreferenceSolver(preference, eps=1e-4 if eps is None else eps, guard=guard, compat=compat)
 
 
 def last_layer(parameters: Sequence[nn.Parameter]) -> list[nn.Parameter]:

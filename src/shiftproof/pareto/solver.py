@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from shiftproof.errors import ShiftproofError, unknown
-from shiftproof.pareto.balancer import Array, Balanced
+from shiftproof.pareto.balancer import NOT_FINITE, Array, Balanced
 from shiftproof.pareto.fronts import adjustment, nonuniformity, normalised
 from shiftproof.pareto.programme import maximise_on_simplex
 
@@ -39,6 +39,7 @@ class PreferenceSolver:
     """
 
     needs_gradients = True
+    in_steps = False
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class PreferenceSolver:
                 f"not {losses.shape} and {gramian.shape}"
             )
         if not (np.isfinite(losses).all() and np.isfinite(gramian).all()):
-            return self._fallback("a loss or a gradient is not finite")
+            return self._fallback(NOT_FINITE)
         if (losses < 0).any():
             return self._fallback("a loss is negative")
         mu = nonuniformity(losses, self.preference)
