@@ -11,7 +11,7 @@ graphs, `ciga-v1` and `ciga-v2` find the invariant subgraph, `gala` also where a
 infers environments. For graphs that grow, `wl-kernel`, `gc-kernel` and the `gamma` methods count subgraphs, and `k-gnn`
 passes messages between sets of nodes. On one vector a sample (fingerprints
 and descriptors of molecules, rows of a table) stand `forest`, `boosting`, `linear`, `tanimoto-svm` and `tanimoto-gp`.
-On point clouds
+`blend` and `ensemble` predict the mean of several methods, or of one trained several times. On point clouds
 `lri-bernoulli` and `lri-gaussian` find points by noise. Explainers of plain models that are methods too are in
 `shiftproof.explanations.algorithms`. `Method` is the class to derive your own from.
 """
@@ -19,6 +19,7 @@ On point clouds
 from shiftproof.methods.asap import ASAP
 from shiftproof.methods.assistant import EnvironmentAssistant, ProxyTable
 from shiftproof.methods.base import DataShape, Method, Network
+from shiftproof.methods.blend import Blend, Ensemble
 from shiftproof.methods.boosting import Boosting
 from shiftproof.methods.cal import CAL
 from shiftproof.methods.ciga import CIGA, XGNN, CIGAv1, CIGAv2
@@ -82,6 +83,7 @@ __all__ = [
     "KGNN",
     "LISA",
     "XGNN",
+    "Blend",
     "Boosting",
     "CIGAv1",
     "CIGAv2",
@@ -89,6 +91,7 @@ __all__ = [
     "Contrast",
     "DataShape",
     "DisC",
+    "Ensemble",
     "EnvironmentAssistant",
     "Explanation",
     "Fish",
