@@ -18,16 +18,19 @@ def test_a_choice_is_kept_for_the_same_question_only(
 
     def choose(dataset: sp.Dataset, **_: object) -> Choice:
         asked.append(dataset.spec)
-        return Choice("vrex", "vrex: it held best", "little")
+        return Choice("forest", "forest: it held best", "little", settings={"vectors": "ecfp"})
 
     monkeypatch.setattr("shiftproof.api.choosing.choose", choose)
     one = sp.load(assays(tmp_path / "a.csv"), label="active")
     other = sp.load(assays(tmp_path / "b.csv"), label="active")
     for _ in range(2):
-        assert _choose(one, 0, "cpu", {"epochs": "3"}, tmp_path / "runs", False) == "vrex"
+        assert _choose(one, 0, "cpu", {"epochs": "3"}, tmp_path / "runs", False) == ("forest", {"vectors": "ecfp"})
     said = capsys.readouterr().err.splitlines()
-    assert said[0] == "auto tries erm, vrex, gala: one seed, 3 epochs, at most 4000 training samples each"
-    assert said[1:] == ["auto chose vrex: it held best"] * 2
+    assert said[0] == (
+        "auto tries forest, linear, forest with descriptors, boosting, tanimoto-gp: training rows held out as the test "
+        "rows are, at most 5 minutes in all"
+    )
+    assert said[1:] == ["auto chose forest: it held best"] * 2
     assert asked == [one.spec]
     _choose(one, 0, "cpu", {}, tmp_path / "runs", True)
     _choose(other, 0, "cpu", {}, tmp_path / "runs", True)

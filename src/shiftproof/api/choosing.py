@@ -1,40 +1,54 @@
-"""Choosing a method where none is named: a few candidates on a small budget, judged where the data moved."""
+"""Choosing a method where none is named: candidates on a budget of time, judged as the data move."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 
+from shiftproof.api.candidates import Candidate, accepts, are_rows, candidates_of_rows
 from shiftproof.api.fitting import Plan, fit
+from shiftproof.api.held_out import held_out
+from shiftproof.api.judging import decide, judge
 from shiftproof.data.dataset import Dataset
+from shiftproof.data.readers.molecule_vectors import add_blocks
 from shiftproof.data.splitting import SHIFTED
 from shiftproof.errors import ShiftproofError, TrainingDiverged
 from shiftproof.objectives import env_risks, sample_losses
 from shiftproof.pareto.selection import RunHistory, select
+from shiftproof.ranges import Positive, fitting
 from shiftproof.runtime.progress import Style
+from shiftproof.runtime.progress import progress as display
 from shiftproof.statistics.metrics import LOWER_IS_BETTER
+from shiftproof.statistics.names import metric_name
 from shiftproof.training.evaluation import predict
 from shiftproof.training.run import Run
 
 EPOCHS = 10
 SAMPLES = 4000
+MINUTES = 5.0  # for all that `auto` does; trying ends where TO_TRY of them are over
+TO_TRY = 0.7
+_OF_RUN = ("out", "resume", "progress", "compile", "deterministic", "callbacks")  # trials tell no callback
 CHILD_SETTINGS = {"patience": None, "warmup": 0}
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The method that was chosen, and why; `candidates` holds what each scored (or why it could not be trained)."""
+    """The method that was chosen with its settings, and why.
+
+    `candidates` holds what each scored and how long it took, or why it could not be judged.
+    """
 
     method: str
     reason: str
     budget: str
     candidates: dict[str, dict[str, Any]] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -54,6 +68,14 @@ def budget_of(settings: Mapping[str, Any], epochs: int = EPOCHS, samples: int = 
     return f"one seed, {_epochs_of_a_trial(settings, epochs)} epochs, at most {samples} training samples"
 
 
+def to_be_tried(dataset: Dataset, settings: Mapping[str, Any], minutes: float = MINUTES) -> str:
+    """What `choose` would try, in words."""
+    if judged_by_held_out_rows(dataset):
+        names = ", ".join(one.name for one in candidates_of_rows(dataset))
+        return f"{names}: training rows held out as the test rows are, at most {minutes:g} minutes in all"
+    return f"{', '.join(candidates_for(dataset))}: {budget_of(settings)} each"
+
+
 def _epochs_of_a_trial(settings: Mapping[str, Any], most: int) -> int:
     """Who wants few epochs wants no more for a trial."""
     asked = str(settings.get("epochs", most))
@@ -65,20 +87,97 @@ def choose(
     *,
     seed: int = 0,
     device: str = "auto",
+    minutes: float = MINUTES,
     epochs: int = EPOCHS,
     samples: int = SAMPLES,
     progress: Style = "none",
     settings: Mapping[str, Any] | None = None,
 ) -> Choice:
-    """Train the candidates for a few epochs on a part of the training split and take the one that holds best.
+    """Try the candidates and take the one that holds best where the data move.
+
+    Molecules and the rows of tables are judged on training rows held out again and again in the way the test rows are
+    (`shiftproof.api.held_out`), at most `minutes` long; the simplest candidate that cannot be told from the best is
+    taken, or a blend that is better beyond chance. Other data get one short trial of each candidate (`epochs`), judged
+    by the validation split.
+    """
+    minutes = fitting(minutes, Positive, "'minutes'")
+    if judged_by_held_out_rows(dataset):
+        return _choose_by_held_out_rows(dataset, seed, device, minutes, samples, progress, dict(settings or {}))
+    return _choose_by_validation(dataset, seed, device, epochs, samples, progress, dict(settings or {}))
+
+
+def judged_by_held_out_rows(dataset: Dataset) -> bool:
+    """Whether training rows can be held out as the test rows are; of two environments each alone is too little."""
+    if not are_rows(dataset):
+        return False
+    return not 0 < dataset.train.num_envs < 3 or dataset.options.get("split") in SHIFTED
+
+
+def _choose_by_held_out_rows(
+    dataset: Dataset,
+    seed: int,
+    device: str,
+    minutes: float,
+    samples: int,
+    progress: Style,
+    settings: dict[str, Any],
+) -> Choice:
+    begun = time.monotonic()
+    candidates = candidates_of_rows(dataset)
+    pool = _pool(dataset, candidates, samples, seed)
+    held = held_out(pool, seed=seed)
+    until = begun + TO_TRY * 60 * minutes
+    with display(f"auto on {dataset.name}", len(candidates), progress) as shown:
+        done = iter(range(len(candidates)))
+        found = judge(
+            candidates,
+            pool,
+            held,
+            until=until,
+            seed=seed,
+            device=device,
+            settings=settings,
+            tell=lambda name: shown.advance(next(done), name),
+        )
+    spent = time.monotonic() - begun
+    rows = f"{len(pool.train)} of {len(dataset.train)} training rows" if len(pool.train) < len(dataset.train) else ""
+    budget = f"{held.how}{f' ({rows})' if rows else ''}, {spent:.0f} of at most {60 * minutes:.0f} seconds"
+    told = {one.name: one.to_json() for one in found}
+    verdict = decide(found, pool, held)
+    if verdict is None:
+        first = candidates[0]
+        why = f"{first.name}: no candidate could be judged ({found[0].why_not})"
+        return Choice(first.method, why, budget, told, dict(first.settings))
+    sign = -1 if dataset.metric in LOWER_IS_BETTER else 1
+    scores = ", ".join(f"{name} {sign * value:.3f}" for name, value in verdict.scores.items())
+    name = " + ".join(one.name for one in verdict.chosen)
+    blind = "" if held.like_the_shift else "; rows held out at random cannot show a shift"
+    reason = f"{name}: {verdict.why} (held-out {metric_name(dataset.metric, dataset.task)}: {scores}; {budget}{blind})"
+    if len(verdict.chosen) > 1:
+        members = tuple(one.as_member for one in verdict.chosen)
+        return Choice("blend", reason, budget, told, {"members": members})
+    return Choice(verdict.chosen[0].method, reason, budget, told, dict(verdict.chosen[0].settings))
+
+
+def _pool(dataset: Dataset, candidates: Sequence[Candidate], samples: int, seed: int) -> Dataset:
+    """The training rows that candidates are judged on, with the vectors of molecules that any of them looks at."""
+    pool = replace(dataset, splits={"train": _smaller(dataset, samples, seed).train})
+    blocks = tuple(dict.fromkeys(block for one in candidates for block in one.vectors))
+    return add_blocks(pool, blocks) if blocks else pool
+
+
+def _choose_by_validation(
+    dataset: Dataset, seed: int, device: str, epochs: int, samples: int, progress: Style, settings: dict[str, Any]
+) -> Choice:
+    """One short trial of each candidate.
 
     Where the validation split is of another kind than the training split (scaffolds, sizes, later years, environments
     that are not trained on), its score decides. Where it is of the same kind but environments are known, PAIR-s
     decides: among those that validate well enough, the one with the lowest risk and the least spread of it over the
     environments. Without either, plain validation decides, and the reason says that it cannot see a shift.
     """
-    epochs = _epochs_of_a_trial(settings or {}, epochs)
-    budget = budget_of(settings or {}, epochs, samples)
+    epochs = _epochs_of_a_trial(settings, epochs)
+    budget = budget_of(settings, epochs, samples)
     if "val" not in dataset.splits:
         return Choice("erm", f"erm: '{dataset.name}' has no validation split to choose by", budget)
     small = _smaller(dataset, samples, seed)
@@ -86,7 +185,7 @@ def choose(
     for name in candidates_for(dataset):
         begun = time.perf_counter()
         try:
-            run = _tried(name, small, seed, device, epochs, progress, settings or {})
+            run = _tried(name, small, seed, device, epochs, progress, settings)
         except (ShiftproofError, TrainingDiverged) as problem:
             found[name] = {"failed": str(problem)}
             continue
@@ -100,25 +199,26 @@ def choose(
     return Choice(method, reason, budget, found)
 
 
-def fit_auto(dataset: Dataset, *, seed: int = 0, device: str = "auto", **options: Any) -> Run:
+def fit_auto(dataset: Dataset, *, seed: int = 0, device: str = "auto", minutes: float = MINUTES, **options: Any) -> Run:
     """Choose a method and train it; the choice stands in `run.timing["chosen"]`."""
-    of_run = ("out", "resume", "progress", "compile", "deterministic", "callbacks")  # trials tell no callback
-    settings = {k: v for k, v in options.items() if k not in of_run}
-    choice = choose(dataset, seed=seed, device=device, settings=settings)
-    own = {key: value for key, value in options.items() if key not in settings or accepts(choice.method, dataset, key)}
-    run = fit(choice.method, dataset, seed=seed, device=device, **own)
+    settings = {k: v for k, v in options.items() if k not in _OF_RUN}
+    require_known(settings, dataset)
+    choice = choose(dataset, seed=seed, device=device, minutes=minutes, settings=settings)
+    own = {key: value for key, value in options.items() if key not in settings or accepts(choice.method, key)}
+    run = fit(choice.method, dataset, seed=seed, device=device, **{**own, **choice.settings})
     run.timing["chosen"] = choice.to_json()
     if run.folder is not None:
         run.save(run.folder)
     return run
 
 
-def accepts(method: str, dataset: Dataset, setting: str) -> bool:
-    """Whether a method has a setting of that name."""
-    from shiftproof.api.fitting import accepted_settings
-    from shiftproof.registry import methods
-
-    return any(setting in group for group in accepted_settings(methods[method].make).values())
+def require_known(settings: Mapping[str, Any], dataset: Dataset) -> None:
+    """Refuse settings that none of the candidates has."""
+    names = [one.method for one in candidates_of_rows(dataset)] if judged_by_held_out_rows(dataset) else []
+    names = names or candidates_for(dataset)
+    for key in settings:
+        if not any(accepts(name, key) for name in names):
+            raise ShiftproofError(f"none of the methods that 'auto' tries has a setting '{key}' ({', '.join(names)})")
 
 
 def validation_is_shifted(dataset: Dataset) -> bool:
@@ -132,7 +232,7 @@ def validation_is_shifted(dataset: Dataset) -> bool:
 def _tried(
     name: str, dataset: Dataset, seed: int, device: str, epochs: int, progress: Style, settings: Mapping[str, Any]
 ) -> Run:
-    own = {k: v for k, v in {**settings, **CHILD_SETTINGS}.items() if accepts(name, dataset, k)}
+    own = {k: v for k, v in {**settings, **CHILD_SETTINGS}.items() if accepts(name, k)}
     Plan.make(name, dataset, own)
     return fit(name, dataset, seed=seed, device=device, progress=progress, **{**own, "epochs": epochs})
 
@@ -140,7 +240,7 @@ def _tried(
 def _smaller(dataset: Dataset, samples: int, seed: int) -> Dataset:
     """The data set with at most so many training samples, drawn at random."""
     train = dataset.train
-    kept = {"train": train, "val": dataset.val}
+    kept = {name: split for name, split in dataset.splits.items() if name in ("train", "val")}
     if len(train) > samples:
         order = torch.randperm(len(train), generator=torch.Generator().manual_seed(seed))[:samples]
         kept["train"] = train[order.sort().values]

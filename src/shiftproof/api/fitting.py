@@ -50,7 +50,7 @@ def fit(
 ) -> Run:
     """Train a method on a data set and return its `Run`.
 
-    `method` is a registered name, a `Method` class, a built `Method`, or "auto", which tries a few on a small budget
+    `method` is a registered name, a `Method` class, a built `Method`, or "auto", which tries several within `minutes=5`
     (see `shiftproof.api.choosing`; why it took the one it did stands in `run.timing["chosen"]`); `data` is whatever
     `load` takes. `settings` are options of the method (`penalty=100`), of the network (`hidden=64`) and of training
     (`epochs=50`, `lr=1e-2`); the data set's preset fills in the rest and an unknown name is an error. `protocol`

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -40,30 +41,25 @@ class HeldOut:
         return float(np.mean([len(judged) / len(trained) for trained, judged in self.parts]))
 
 
-def held_out(
-    dataset: Dataset, *, folds: int = FOLDS, repeats: int = REPEATS, most: int | None = None, seed: int = 0
-) -> HeldOut:
-    """Parts of the training rows of the same kind as the test rows; of more than `most` rows so many are drawn.
+def held_out(dataset: Dataset, *, folds: int = FOLDS, repeats: int = REPEATS, seed: int = 0) -> HeldOut:
+    """Parts of the training rows of the same kind as the test rows.
 
     Molecules split by scaffold or cluster are held out by whole scaffolds or clusters, rows split by size or time by
     judging later ones with a model of those before, rows of sites or other environments by whole environments, and
     anything else at random.
     """
-    count = len(dataset.train)
-    rows = np.arange(count)
-    if most is not None and count > most:
-        rows = np.sort(stream(seed, 0).permutation(count)[:most])
+    rows = np.arange(len(dataset.train))
     split = dataset.options.get("split")
     if split in IN_ORDER:
-        return HeldOut(f"later pieces of the training rows by {split}, each judged by those before it", _later(rows, folds), True)
+        how = f"later pieces of the training rows by {split}, each judged by those before it"
+        return HeldOut(how, _later(rows, folds), True)
     name, groups = _groups(dataset)
     if groups is not None:
-        own = groups[rows]
-        number = len(np.unique(own))
+        number = len(np.unique(groups))
         if number >= 2:
-            parts = _whole(rows, own, min(folds, number), repeats, seed)
+            parts = _whole(groups, min(folds, number), repeats, seed)
             return HeldOut(f"whole {name} of the training rows held out in {_times(parts)}", parts, True)
-    parts = _whole(rows, np.arange(len(rows)), min(folds, len(rows)), repeats, seed)
+    parts = _whole(rows, min(folds, len(rows)), repeats, seed)
     return HeldOut(f"training rows held out at random in {_times(parts)}", parts, split == "random")
 
 
@@ -80,9 +76,7 @@ def _groups(dataset: Dataset) -> tuple[str, np.ndarray | None]:
     return f"groups by '{dataset.environment}'", train.env.cpu().numpy()
 
 
-def _whole(
-    rows: np.ndarray, groups: np.ndarray, folds: int, repeats: int, seed: int
-) -> tuple[tuple[Tensor, Tensor], ...]:
+def _whole(groups: np.ndarray, folds: int, repeats: int, seed: int) -> tuple[tuple[Tensor, Tensor], ...]:
     """Whole groups in random order, each to the emptiest of the folds; every fold is judged once a repeat."""
     _, number, counts = np.unique(groups, return_inverse=True, return_counts=True)
     parts = []
@@ -93,7 +87,7 @@ def _whole(
             fold[group] = filled.argmin()
             filled[fold[group]] += counts[group]
         own = fold[number.reshape(-1)]
-        parts += [_part(rows[own != k], rows[own == k]) for k in range(folds) if 0 < (own == k).sum() < len(rows)]
+        parts += [_part(np.flatnonzero(own != k), np.flatnonzero(own == k)) for k in range(folds) if (own == k).any()]
     return tuple(parts)
 
 
@@ -101,7 +95,7 @@ def _later(rows: np.ndarray, folds: int) -> tuple[tuple[Tensor, Tensor], ...]:
     """Rows that lie in order: each piece of the later half, judged by all rows before it."""
     ends = np.linspace(FIRST_CUT, 1, folds + 1) * len(rows)
     cuts = np.unique(ends.round().astype(int))
-    return tuple(_part(rows[:a], rows[a:b]) for a, b in zip(cuts[:-1], cuts[1:], strict=True) if a > 0)
+    return tuple(_part(rows[:a], rows[a:b]) for a, b in pairwise(cuts.tolist()) if a > 0)
 
 
 def _part(trained: np.ndarray, judged: np.ndarray) -> tuple[Tensor, Tensor]:
@@ -110,3 +104,20 @@ def _part(trained: np.ndarray, judged: np.ndarray) -> tuple[Tensor, Tensor]:
 
 def _times(parts: Sequence[object]) -> str:
     return "1 part" if len(parts) == 1 else f"{len(parts)} parts"
+
+
+def whole_groups_of(dataset: Dataset, rows: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
+    """Some training rows in two: those to train on, and about a share, in whole groups, to choose an epoch by."""
+    chosen = rows.cpu().numpy()
+    if dataset.options.get("split") in IN_ORDER:
+        cut = round((1 - share) * len(chosen))
+        return _part(chosen[:cut], chosen[cut:])
+    groups = _groups(dataset)[1]
+    own = chosen if groups is None else groups[chosen]
+    _, number, counts = np.unique(own, return_inverse=True, return_counts=True)
+    held, wanted = np.zeros(len(counts), bool), share * len(chosen)
+    for group in stream(seed, 0).permutation(len(counts)):
+        if counts[held].sum() + counts[group] <= wanted:
+            held[group] = True
+    stop = held[number.reshape(-1)]
+    return _part(chosen[~stop], chosen[stop])

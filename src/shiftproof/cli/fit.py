@@ -56,6 +56,9 @@ def fit(
         str | None, typer.Option(help="How loss terms become one gradient: weighted (the default) or pair.")
     ] = None,
     group: Annotated[str | None, typer.Option(help="The column that is the environment.")] = None,
+    minutes: Annotated[
+        float, typer.Option(min=0.1, help="How long choosing and training may take where no method is named.")
+    ] = 5.0,
     workers: Workers = 1,
     stack: Stack = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Keep finished runs, go on with killed ones.")] = False,
@@ -83,9 +86,11 @@ def fit(
     dataset = _look_at(data, group, out, as_json)
     if dataset.reading and not as_json and "protocol" not in common:
         print(f"settings: {preset_for(dataset).described(common)}", file=sys.stderr)
+    of_auto: dict[str, Any] = {}
     if not method or "auto" in method:
-        chosen = _choose(dataset, first_seed, device, common, out, as_json)
+        chosen, of_auto = _choose(dataset, first_seed, device, common, out, as_json, minutes)
         method = [chosen if name == "auto" else name for name in method or ["auto"]]
+        of_auto = {chosen: of_auto}
     variants = expand_grid({k: split_outside(v) for k, v in parse_options(grid or [], where="--grid").items()})
     grouping = {} if group is None else {"group": group}
     compiled = "fused" if fuse else compile_
@@ -95,7 +100,7 @@ def fit(
             method=name,
             seed=seed,
             out=out / _folder(name, variant) / f"seed-{seed}",
-            settings={**common, **variant, **grouping},
+            settings={**_taken(name, common, of_auto), **variant, **grouping},
             variant={**common, **variant, **grouping, **({"compile": compiled} if compiled else {})},
             resume=resume,
             device=device,
@@ -147,9 +152,11 @@ def _look_at(data: str, group: str | None, out: Path, quiet: bool) -> Any:
     return dataset
 
 
-def _choose(dataset: Any, seed: int, device: str, settings: dict[str, Any], out: Path, quiet: bool) -> str:
-    """The method that `auto` takes, said and written to auto.json."""
-    from shiftproof.api.choosing import budget_of, candidates_for, choose
+def _choose(
+    dataset: Any, seed: int, device: str, settings: dict[str, Any], out: Path, quiet: bool, minutes: float = 5.0
+) -> tuple[str, dict[str, Any]]:
+    """The method that `auto` takes and its settings, said and written to auto.json."""
+    from shiftproof.api.choosing import choose, require_known, to_be_tried
     from shiftproof.runtime.files import write_json
 
     asked = {"data": dataset.spec, "seed": seed, "settings": settings}
@@ -157,13 +164,24 @@ def _choose(dataset: Any, seed: int, device: str, settings: dict[str, Any], out:
         kept = json.loads((out / "auto.json").read_text())
         if isinstance(kept, dict) and "method" in kept and kept.get("asked") == asked:
             print(f"auto chose {kept.get('reason')}", file=sys.stderr)
-            return str(kept["method"])
+            return str(kept["method"]), dict(kept.get("settings") or {})
+    require_known(settings, dataset)
     if not quiet:
-        print(f"auto tries {', '.join(candidates_for(dataset))}: {budget_of(settings)} each", file=sys.stderr)
-    found = choose(dataset, seed=seed, device=device, progress="none" if quiet else "auto", settings=settings)
+        print(f"auto tries {to_be_tried(dataset, settings, minutes)}", file=sys.stderr)
+    style = "none" if quiet else "auto"
+    found = choose(dataset, seed=seed, device=device, minutes=minutes, progress=style, settings=settings)
     write_json(out / "auto.json", {**found.to_json(), "asked": asked})
     print(f"auto chose {found.reason}", file=sys.stderr)
-    return found.method
+    return found.method, found.settings
+
+
+def _taken(method: str, settings: dict[str, Any], of_auto: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a method; where `auto` chose it, its own and those given that it knows."""
+    from shiftproof.api.candidates import accepts
+
+    if method not in of_auto:
+        return settings
+    return {**{key: value for key, value in settings.items() if accepts(method, key)}, **of_auto[method]}
 
 
 def _folder(method: str, variant: dict[str, Any]) -> str:

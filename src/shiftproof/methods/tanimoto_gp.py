@@ -12,6 +12,7 @@ from shiftproof.registry import register
 NOISES = 10.0 ** np.arange(-3.0, 2.01, 0.25)  # the noise's variance as a multiple of the process's
 AMPLITUDES = 10.0 ** np.arange(-0.5, 2.51, 0.5)  # variance of the log-odds
 STEPS = 50
+MOST_OF_A_PROCESS = 3000  # training samples; the kernel matrix of more takes minutes to factorise
 
 
 @register("tanimoto-gp", tags=("graphs",))
@@ -24,7 +25,7 @@ class TanimotoGP(TanimotoMethod):
     against the rest. The predicted log-odds are those of the most probable process.
     """
 
-    def __init__(self, shape: DataShape, *, most: Count = 3000, vectors: str | None = None) -> None:
+    def __init__(self, shape: DataShape, *, most: Count = MOST_OF_A_PROCESS, vectors: str | None = None) -> None:
         super().__init__(shape, most=most, vectors=vectors)
 
     def fit_kernel(self, kernel: np.ndarray, target: np.ndarray, machine: int) -> tuple[np.ndarray, float]:
