@@ -88,32 +88,38 @@ def noisy(data: Dataset, held: HeldOut, noise: float, seed: int) -> list[torch.T
     return [2 * data.train.y[rows] - 1 + noise * torch.randn(len(rows), generator=g) for _, rows in held.parts]
 
 
-def test_of_candidates_that_cannot_be_told_apart_the_simplest_is_taken() -> None:
+def test_who_is_better_beyond_chance_is_taken_alone() -> None:
     data = replace(table_of("binary", samples=440), metric="roc_auc")
     held = held_out(data)
-    tied = judged_as({"forest": noisy(data, held, 1.5, 0), "erm": noisy(data, held, 1.45, 1)}, data, held)
-    assert "erm" in {one.name for one in tied}
-    verdict = decide(tied, data, held)
+    found = judged_as({"forest": noisy(data, held, 4.0, 0), "erm": noisy(data, held, 0.7, 1)}, data, held)
+    verdict = decide(found, data, held)
     assert verdict is not None
-    assert verdict.chosen[0].name == "forest" or len(verdict.chosen) == 2
-    worse = judged_as({"forest": noisy(data, held, 4.0, 0), "erm": noisy(data, held, 0.7, 1)}, data, held)
-    chosen = decide(worse, data, held)
-    assert chosen is not None
-    assert [one.name for one in chosen.chosen] == ["erm"]
-    assert chosen.why == "better than every other beyond chance"
+    assert [one.name for one in verdict.chosen] == ["erm"]
+    assert verdict.why == "better than every other beyond chance"
 
 
-def test_a_blend_is_taken_where_it_is_better_beyond_chance() -> None:
+def test_of_candidates_that_tie_the_mean_is_taken_where_it_is_better_else_the_simplest() -> None:
     data = replace(table_of("binary", samples=840), metric="roc_auc")
     held = held_out(data)
     same = noisy(data, held, 1.5, 0)
-    apart = judged_as({"forest": same, "linear": noisy(data, held, 1.5, 1)}, data, held)  # errors of their own
-    verdict = decide(apart, data, held)
+    other = noisy(data, held, 1.5, 1)  # errors of its own
+    verdict = decide(judged_as({"forest": same, "linear": other}, data, held), data, held)
     assert verdict is not None
     assert [one.name for one in verdict.chosen] == ["forest", "linear"]
+    assert "their mean is ahead of it" in verdict.why
     alike = decide(judged_as({"forest": same, "linear": same}, data, held), data, held)
     assert alike is not None
     assert [one.name for one in alike.chosen] == ["forest"]
+
+
+def test_who_was_judged_on_few_parts_joins_no_mean() -> None:
+    data = replace(table_of("binary", samples=440), metric="roc_auc")
+    held = held_out(data)
+    found = judged_as({"forest": noisy(data, held, 1.5, 0), "erm": noisy(data, held, 1.5, 1)}, data, held)
+    found[1].scores, found[1].logits = found[1].scores[:3], found[1].logits[:3]
+    verdict = decide(found, data, held)
+    assert verdict is not None
+    assert [one.name for one in verdict.chosen] == ["forest"]
 
 
 def test_auto_takes_a_method_on_vectors_for_molecules_and_says_why(molecules: Dataset, tmp_path: Path) -> None:

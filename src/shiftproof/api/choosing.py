@@ -96,8 +96,8 @@ def choose(
     """Try the candidates and take the one that holds best where the data move.
 
     Molecules and the rows of tables are judged on training rows held out again and again in the way the test rows are
-    (`shiftproof.api.held_out`), at most `minutes` long; the simplest candidate that cannot be told from the best is
-    taken, or a blend that is better beyond chance. Other data get one short trial of each candidate (`epochs`), judged
+    (`shiftproof.api.held_out`), at most `minutes` long; the mean of those that cannot be told from the best is taken,
+    or the simplest of them. Other data get one short trial of each candidate (`epochs`), judged
     by the validation split.
     """
     minutes = fitting(minutes, Positive, "'minutes'")
@@ -156,7 +156,8 @@ def _choose_by_held_out_rows(
     if len(verdict.chosen) > 1:
         members = tuple(one.as_member for one in verdict.chosen)
         return Choice("blend", reason, budget, told, {"members": members})
-    return Choice(verdict.chosen[0].method, reason, budget, told, dict(verdict.chosen[0].settings))
+    (only,) = verdict.chosen
+    return Choice(only.method, reason, budget, told, dict(only.settings))
 
 
 def _pool(dataset: Dataset, candidates: Sequence[Candidate], samples: int, seed: int) -> Dataset:

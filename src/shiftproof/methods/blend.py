@@ -115,16 +115,17 @@ def _member(text: str, shape: DataShape, network: Network | nn.Module | None) ->
     """One member, built."""
     name, options = parse_name(text)
     entry = methods[name]
+    make: Any = entry.make  # a class; the registry knows it as what can be called
     if entry.tags and shape.kind not in entry.tags:
         raise ShiftproofError(f"a member of the blend, '{name}', works on {entry.tags[0]}, and these are {shape.kind}")
-    if issubclass(entry.make, Blend):
+    if issubclass(make, Blend):
         raise ShiftproofError(f"'{name}' is a blend itself and no member of one; name its members")
-    own: dict[str, Any] = fitting_options(options, options_of(entry.make), f"'{text}', a member of the blend")
-    if issubclass(entry.make, VectorMethod) and shape.kind == "graphs":
-        own.setdefault("vectors", entry.make.usual_vectors)
-    if network is not None and "network" in options_of(entry.make):
+    own: dict[str, Any] = fitting_options(options, options_of(make), f"'{text}', a member of the blend")
+    if issubclass(make, VectorMethod) and shape.kind == "graphs":
+        own.setdefault("vectors", make.usual_vectors)
+    if network is not None and "network" in options_of(make):
         own["network"] = network
-    made = entry.make(shape, **own)
+    made = make(shape, **own)
     if made.how_trained.after_domains is not None or made.how_trained.samples is not None:
         raise ShiftproofError(f"'{name}' takes batches of its own and is no member of a blend")
     return made

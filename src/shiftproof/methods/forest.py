@@ -72,7 +72,8 @@ class Forest(TreeMethod):
 
         numbers = self.shape.task == "regression"
         looked_at = min(max(round(PART_OF_THE_COLUMNS * columns), LEAST_COLUMNS), columns)
-        return (RandomForestRegressor if numbers else RandomForestClassifier)(
+        kind: Any = RandomForestRegressor if numbers else RandomForestClassifier
+        return kind(
             self.trees,
             max_features=looked_at if numbers else "sqrt",
             min_samples_leaf=self.least_in_a_leaf,
