@@ -153,11 +153,10 @@ def _choose_by_held_out_rows(
     name = " + ".join(one.name for one in verdict.chosen)
     blind = "" if held.like_the_shift else "; rows held out at random cannot show a shift"
     reason = f"{name}: {verdict.why} (held-out {metric_name(dataset.metric, dataset.task)}: {scores}; {budget}{blind})"
-    if len(verdict.chosen) > 1:
-        members = tuple(one.as_member for one in verdict.chosen)
-        return Choice("blend", reason, budget, told, {"members": members})
-    (only,) = verdict.chosen
-    return Choice(only.method, reason, budget, told, dict(only.settings))
+    first, *others = verdict.chosen
+    if others:
+        return Choice("blend", reason, budget, told, {"members": [one.as_member for one in verdict.chosen]})
+    return Choice(first.method, reason, budget, told, dict(first.settings))
 
 
 def _pool(dataset: Dataset, candidates: Sequence[Candidate], samples: int, seed: int) -> Dataset:
