@@ -11,7 +11,8 @@ graphs, `ciga-v1` and `ciga-v2` find the invariant subgraph, `gala` also where a
 infers environments. For graphs that grow, `wl-kernel`, `gc-kernel` and the `gamma` methods count subgraphs, and `k-gnn`
 passes messages between sets of nodes. On one vector a sample (fingerprints
 and descriptors of molecules, rows of a table) stand `forest`, `boosting`, `linear`, `tanimoto-svm` and `tanimoto-gp`.
-`blend` and `ensemble` predict the mean of several methods, or of one trained several times. On point clouds
+`blend` and `ensemble` predict the mean of several methods, or of one trained several times; `prior` and `size` are what
+any method must beat. On point clouds
 `lri-bernoulli` and `lri-gaussian` find points by noise. Explainers of plain models that are methods too are in
 `shiftproof.explanations.algorithms`. `Method` is the class to derive your own from.
 """
@@ -56,6 +57,7 @@ from shiftproof.methods.moleood import MoleOOD
 from shiftproof.methods.oracle import Oracle, OracleXGNN
 from shiftproof.methods.tanimoto_gp import TanimotoGP
 from shiftproof.methods.tanimoto_svm import TanimotoSVM
+from shiftproof.methods.trivial import Prior, Size
 from shiftproof.methods.vector_method import VectorMethod
 from shiftproof.methods.vrex import VREx
 from shiftproof.methods.wl_kernel import WLKernel
@@ -115,7 +117,9 @@ __all__ = [
     "Network",
     "Oracle",
     "OracleXGNN",
+    "Prior",
     "ProxyTable",
+    "Size",
     "TanimotoGP",
     "TanimotoSVM",
     "VREx",

@@ -234,12 +234,15 @@ def _plain(values: Mapping[str, Any]) -> dict[str, float | str | None]:
 
 
 def compare(stored: Mapping[str, Any], measured: Mapping[str, Any], tolerance: float = TOLERANCE) -> list[str]:
-    """A sentence for every number that is another; none where all agree to the tolerance."""
+    """A sentence for every number that is another; none where all agree to the tolerance.
+
+    A measure that was not there before says nothing of whether the results are as they were; a weight does.
+    """
     wrong = []
     for part in ("metrics", "weights"):
         before, now = stored[part], measured[part]
         wrong += [f"{part}: '{name}' is gone" for name in before if name not in now]
-        wrong += [f"{part}: '{name}' is new" for name in now if name not in before]
+        wrong += [f"{part}: '{name}' is new" for name in now if name not in before and part == "weights"]
         for name in before:
             if name in now and not _same(before[name], now[name], tolerance):
                 wrong.append(f"{part}: '{name}' was {before[name]} and is {now[name]}")

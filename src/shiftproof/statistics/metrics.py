@@ -14,6 +14,8 @@ from shiftproof.data.dataset import Task
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.objectives import sample_losses
 
+BINS = 10  # of the calibration error
+
 
 @dataclass(frozen=True)
 class Predictions:
@@ -108,6 +110,86 @@ def mse(p: Predictions) -> float:
     return float((p.logits.double() - p.y.double()).square().mean())
 
 
+def rmse(p: Predictions) -> float:
+    """The root of the mean squared error, in the units of the label."""
+    return math.sqrt(mse(p))
+
+
+def mae(p: Predictions) -> float:
+    """Mean absolute error, in the units of the label."""
+    return float((p.logits.double() - p.y.double()).abs().mean())
+
+
+def r2(p: Predictions) -> float:
+    """The share of the labels' variance that is predicted; 0 for saying their mean, below it for worse."""
+    spread = float((p.y.double() - p.y.double().mean()).square().mean())
+    return 1 - mse(p) / spread if spread > 0 else math.nan
+
+
+def spearman(p: Predictions) -> float:
+    """Correlation of the ranks of predictions and labels; NaN where one of them is constant."""
+    from scipy.stats import rankdata
+
+    ranks = [torch.from_numpy(rankdata(values.double().numpy())) for values in (p.logits, p.y)]
+    return pearson(Predictions(ranks[0], ranks[1], None, p.task))
+
+
+def average_precision(p: Predictions) -> float:
+    """The area under precision over recall of class 1; multilabel: mean over columns that have both labels."""
+    from sklearn.metrics import average_precision_score
+
+    values = []
+    for score, y in _columns(p):
+        known = np.isfinite(y)
+        if len(np.unique(y[known])) == 2 and np.isfinite(score[known]).all():
+            values.append(float(average_precision_score(y[known], score[known])))
+    return float(np.mean(values)) if values else math.nan
+
+
+def balanced_accuracy(p: Predictions) -> float:
+    """The share of right predictions in each class, averaged over the classes that occur; multilabel: over columns."""
+    if p.task != "multilabel":
+        return _balanced(p.y.long().numpy(), p.classes.numpy())
+    guessed = p.classes.numpy()
+    values = []
+    for number, (_, y) in enumerate(_columns(p)):
+        known = np.isfinite(y)
+        if len(np.unique(y[known])) == 2:
+            values.append(_balanced(y[known].astype(int), guessed[known, number]))
+    return float(np.mean(values)) if values else math.nan
+
+
+def _balanced(y: np.ndarray, guessed: np.ndarray) -> float:
+    return float(np.mean([(guessed[y == label] == label).mean() for label in np.unique(y)]))
+
+
+def calibration_error(p: Predictions) -> float:
+    """How far stated probabilities lie from what came true: the mean over ten bins of equal width, by their samples.
+
+    Of the most probable class (Guo et al. 2017, arXiv:1706.04599, equation 3); multilabel: of every known answer.
+    """
+    if p.task == "multiclass":
+        sure, guess = p.logits.double().softmax(-1).max(-1)
+        right = (guess == p.y).double()
+    else:
+        known = ~torch.isnan(p.y)
+        one, y = p.logits.double()[known].sigmoid(), p.y[known].double()
+        sure, right = torch.maximum(one, 1 - one), ((one > 0.5).double() == y).double()
+    if not len(sure):
+        return math.nan
+    place = (sure * BINS).long().clamp(max=BINS - 1)
+    gap = torch.zeros(BINS, dtype=torch.double).index_add_(0, place, right - sure)
+    return float(gap.abs().sum() / len(sure))
+
+
+def _columns(p: Predictions) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Scores and labels of each yes-or-no question."""
+    if p.task == "multiclass":
+        return [((p.logits[:, 1] - p.logits[:, 0]).numpy(), p.y.double().numpy())] if p.logits.shape[1] == 2 else []
+    scores, y = p.logits.reshape(len(p.y), -1).numpy(), p.y.double().reshape(len(p.y), -1).numpy()
+    return list(zip(scores.T, y.T, strict=True))
+
+
 def loss(p: Predictions) -> float:
     """The mean task loss."""
     return float(sample_losses(p.logits.double(), p.y if p.task == "multiclass" else p.y.double(), p.task).mean())
@@ -144,14 +226,23 @@ MEASURES: dict[str, Callable[[Predictions], float]] = {
     "percentile10": percentile10,
     "pearson": pearson,
     "mse": mse,
+    "rmse": rmse,
+    "mae": mae,
+    "r2": r2,
+    "spearman": spearman,
+    "average_precision": average_precision,
+    "balanced_accuracy": balanced_accuracy,
+    "calibration_error": calibration_error,
     "loss": loss,
 }
-LOWER_IS_BETTER = frozenset({"mse", "loss"})
+LOWER_IS_BETTER = frozenset({"mse", "rmse", "mae", "calibration_error", "loss"})
+OF_CLASSES = ("average_precision", "balanced_accuracy", "calibration_error")
+OF_NUMBERS = ("rmse", "mae", "r2", "spearman")
 FITTING: dict[Task, tuple[str, ...]] = {
-    "multiclass": ("accuracy", "roc_auc", "mcc", "macro_f1", "worst_group", "percentile10", "loss"),
-    "binary": ("accuracy", "roc_auc", "mcc", "macro_f1", "worst_group", "percentile10", "loss"),
-    "multilabel": ("accuracy", "roc_auc", "worst_group", "percentile10", "loss"),
-    "regression": ("mse", "pearson", "worst_group", "percentile10", "loss"),
+    "multiclass": ("accuracy", "roc_auc", "mcc", "macro_f1", "worst_group", "percentile10", "loss", *OF_CLASSES),
+    "binary": ("accuracy", "roc_auc", "mcc", "macro_f1", "worst_group", "percentile10", "loss", *OF_CLASSES),
+    "multilabel": ("accuracy", "roc_auc", "worst_group", "percentile10", "loss", *OF_CLASSES),
+    "regression": ("mse", "pearson", "worst_group", "percentile10", "loss", *OF_NUMBERS),
 }
 PER_ENVIRONMENT: dict[Task, tuple[str, ...]] = {
     "multiclass": ("accuracy", "roc_auc", "mcc", "macro_f1"),

@@ -11,6 +11,13 @@ _METRICS = {
     "percentile10": "10th percentile of the accuracy over environments",
     "pearson": "Pearson correlation",
     "mse": "mean squared error",
+    "rmse": "RMSE",
+    "mae": "mean absolute error",
+    "r2": "R2",
+    "spearman": "Spearman correlation",
+    "average_precision": "average precision",
+    "balanced_accuracy": "balanced accuracy",
+    "calibration_error": "calibration error",
     "loss": "task loss",
 }
 

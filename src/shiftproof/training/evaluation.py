@@ -15,6 +15,7 @@ from shiftproof.statistics.metrics import FITTING, MEASURES, PER_ENVIRONMENT, Pr
 
 EVALUATION_BATCH = 2048
 MOST_ENVIRONMENTS_LISTED = 200
+OF_A_LABEL = ("roc_auc", "average_precision", "balanced_accuracy", "mcc")
 
 
 def predict(method: Method, split: Split, *, batch_size: int = EVALUATION_BATCH) -> Predictions:
@@ -41,6 +42,8 @@ def all_measures(method: Method, samples: Split, dataset: Dataset, split: str) -
     p = predict(method, samples)
     values: dict[str, Any] = {"samples": len(p.y)}
     values |= {name: jsonable(MEASURES[name](p)) for name in FITTING[p.task]}
+    if p.task == "multilabel":
+        values["by_label"] = _by_label(p, dataset)
     if p.env is not None:
         numbers = p.env.unique().tolist()
         names = dataset.env_names_of(split)
@@ -53,6 +56,18 @@ def all_measures(method: Method, samples: Split, dataset: Dataset, split: str) -
     if isinstance(samples, GraphSet) and samples.edge_truth is not None and hasattr(method, "explain") and worth_it:
         values |= explanation_measures(method, samples)
     return values
+
+
+def _by_label(p: Predictions, dataset: Dataset) -> dict[str, dict[str, Any]]:
+    """Each yes-or-no question (assay) by its name: the rows that know the answer, and how well they are told apart."""
+    names = dataset.value_names.get("label", ())
+    found = {}
+    for number in range(p.y.shape[1]):
+        known = ~p.y[:, number].isnan()
+        one = Predictions(p.logits[known, number], p.y[known, number], None, "binary")
+        measures = {name: jsonable(MEASURES[name](one)) for name in OF_A_LABEL} if int(known.sum()) else {}
+        found[names[number] if number < len(names) else str(number)] = {"samples": int(known.sum()), **measures}
+    return found
 
 
 def explanation_measures(method: Any, graphs: GraphSet) -> dict[str, float | None]:
