@@ -6,13 +6,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from shiftproof.errors import unknown
+from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.nn.dropout import relu_dropout_
 from shiftproof.nn.kernels.cpu.availability import indices_serve, loops_serve
 from shiftproof.nn.kernels.cpu.norm import loop_over_groups, loop_over_rows
 from shiftproof.nn.kernels.gpu.node_statistics import kernel_serves
 from shiftproof.nn.kernels.gpu.sample_norm import FEWEST_COLUMNS, norm_of_samples
 from shiftproof.nn.kernels.reference import plain_instance_norm
+from shiftproof.nn.ranks import spread, summed
 from shiftproof.nn.segment import segment_count, segment_sum
 from shiftproof.nn.stacking import members_first, numbered_apart, stacked, stacking
 
@@ -109,6 +110,8 @@ class NodeBatchNorm(nn.BatchNorm1d):
         self.samples = samples
 
     def forward(self, x: Tensor, mask: Tensor | RealRows | None = None, *, relu: bool = False) -> Tensor:
+        if spread() and self.training:
+            return self._over_ranks(x, mask, relu)
         several = x.dim() == 3 and self.samples == "per_sample"
         many = several and x.shape[1] * x.shape[2] >= FEWEST_COLUMNS
         if (many or (stacked() and x.dim() == 2)) and self.training and len(x) > 0 and kernel_serves(x):
@@ -118,6 +121,19 @@ class NodeBatchNorm(nn.BatchNorm1d):
             self._move(mean, var * len(x) / (len(x) - 1), x.shape[1])
             return out.view(x.shape)
         out = self._normalise(x, mask)
+        return relu_dropout_(out, 0.0, self.training) if relu else out
+
+    def _over_ranks(self, x: Tensor, mask: Tensor | RealRows | None, relu: bool) -> Tensor:
+        """Training-mode batch norm of rows of which other ranks have more: by the statistics of all of them."""
+        if mask is not None or x.dim() != 2:
+            raise ShiftproofError("padded batches and parallel samples are trained on one device, not on several")
+        rows = summed(x.new_tensor(len(x)))
+        mean = summed(x.sum(0)) / rows
+        centred = x - mean
+        var = summed(centred.square().sum(0)) / rows
+        out = centred * (var + self.eps).rsqrt()
+        out = out if self.weight is None else torch.addcmul(self.bias, out, self.weight)
+        self._move(mean.detach(), var.detach() * rows / (rows - 1).clamp(min=1), 1)
         return relu_dropout_(out, 0.0, self.training) if relu else out
 
     def _normalise(self, x: Tensor, mask: Tensor | RealRows | None) -> Tensor:

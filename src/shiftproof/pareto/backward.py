@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.nn.ranks import averaged_
 from shiftproof.objectives import nonnegative
 from shiftproof.pareto.balancer import NOT_FINITE, Balanced, Balancer
 
@@ -114,7 +115,9 @@ def gradients_of(loss: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:
         return [torch.zeros_like(p) for p in parameters]
     found = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
     dense = [g.to_dense() if g is not None and g.is_sparse else g for g in found]
-    return [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, dense, strict=True)]
+    whole = [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, dense, strict=True)]
+    averaged_(whole)  # where several processes train one model, before anything is compared
+    return whole
 
 
 def _flat(gradients: list[Tensor]) -> Tensor:
