@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -17,7 +17,7 @@ from shiftproof.data.readers.loading import load_samples
 from shiftproof.errors import ShiftproofError, TrainingDiverged, unknown
 from shiftproof.methods.base import DataShape, Method, Network
 from shiftproof.presets import preset_for
-from shiftproof.ranges import Seed, fitting
+from shiftproof.ranges import Count, Seed, fitting
 from shiftproof.registry import Entry, fitting_options, methods, options_of, require_choices
 from shiftproof.runtime.progress import Style
 from shiftproof.training.balance import Balance, balance_named, described
@@ -25,10 +25,11 @@ from shiftproof.training.callbacks import Callback, Training
 from shiftproof.training.loop import Loop
 from shiftproof.training.run import Run
 from shiftproof.training.seed_stack import fit_together
+from shiftproof.training.several_devices import join_devices
 from shiftproof.training.steps import Compile
 from shiftproof.training.trainer import Trainer
 
-_OF_RUN = ("out", "resume", "device", "compile", "deterministic", "progress", "callbacks")
+_OF_RUN = ("out", "resume", "device", "devices", "compile", "deterministic", "progress", "callbacks")
 _NOT_SETTINGS = {"balance", "seed", "network", *_OF_RUN}
 
 
@@ -40,6 +41,7 @@ def fit(
     out: str | Path | None = None,
     resume: bool = False,
     device: str = "auto",
+    devices: Count | Literal["all"] = 1,
     compile: Compile = False,
     deterministic: bool = False,
     balance: Balance | str | None = None,
@@ -56,6 +58,7 @@ def fit(
     (`epochs=50`, `lr=1e-2`); the data set's preset fills in the rest and an unknown name is an error. `protocol`
     ("ciga", "gala", ...) takes the preset of that paper where several train on the same data. `network` brings a
     featurizer of your own.
+    `devices` GPUs (or processes on a CPU) train the one model together, started here or by `torchrun`.
     `balance` says how the loss terms become one gradient: "weighted" (the default) or "pair", whose options are
     settings too, or a `Balance` of your own. `callbacks` are told when the run starts, after each epoch and when it
     ends, and may stop it: objects of `shiftproof.Callback`, or functions that are called after each epoch.
@@ -70,9 +73,9 @@ def fit(
         more = {"compile": compile, "deterministic": deterministic, "progress": progress, "callbacks": callbacks}
         return fit_auto(dataset, seed=seed, device=device, out=out, resume=resume, **more, **settings)
     more = {"out": out, "resume": resume, "device": device, "compile": compile, "deterministic": deterministic}
-    more |= {"progress": progress, "callbacks": callbacks}
+    more |= {"progress": progress, "callbacks": callbacks, "devices": devices}
     loop = loop_for(method, dataset, seed=seed, balance=balance, network=network, **more, **settings)
-    return loop.finished() or loop.run()
+    return loop.whole()
 
 
 def fit_seeds(
@@ -120,6 +123,8 @@ def loop_for(
     of_run = {key: settings.pop(key) for key in _OF_RUN if key in settings}
     if of_run.get("out") is not None:
         of_run["out"] = Path(of_run["out"])
+    if of_run.get("devices", 1) != 1:
+        join_devices(of_run["devices"], of_run.get("device", "auto"))
     own_balance = None if isinstance(balance, str) else balance
     named = {"balance": balance} if isinstance(balance, str) else {}
     plan = Plan.make(method, dataset, {**settings, **named}, own_network=network is not None)

@@ -90,6 +90,13 @@ def averaged_(tensors: Iterable[Tensor]) -> None:
             tensor.copy_(mean.view_as(tensor))
 
 
+@torch.no_grad()
+def copied_(tensors: Iterable[Tensor]) -> None:
+    """Give every rank the tensors of the first."""
+    for tensor in tensors:
+        distributed.broadcast(tensor, 0)
+
+
 def _all(rows: Tensor) -> Tensor:
     whole = rows.new_empty(count(), *rows.shape)
     distributed.all_gather(list(whole.unbind()), rows.contiguous())

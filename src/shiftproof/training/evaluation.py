@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from shiftproof.data.dataset import Dataset, Split
 from shiftproof.data.graphs import GraphSet
 from shiftproof.methods.base import Method
 from shiftproof.methods.explanation import edge_scores, node_scores
-from shiftproof.nn import segment_rank, segment_sum
+from shiftproof.nn import ranks, segment_rank, segment_sum
 from shiftproof.statistics.metrics import FITTING, MEASURES, PER_ENVIRONMENT, Predictions, column_auc, jsonable
 
 EVALUATION_BATCH = 2048
@@ -24,12 +26,22 @@ def predict(method: Method, split: Split, *, batch_size: int = EVALUATION_BATCH)
     method.eval()
     try:
         with torch.no_grad():
-            logits = torch.cat([method(batch) for batch in split.batches(batch_size)])
+            logits = _logits(method, split, batch_size)
     finally:
         method.train(was_training)
     labels = split.y if split.y is not None else torch.zeros(len(split), dtype=torch.long)
     env = None if split.env is None else split.env.cpu()
     return Predictions(logits.float().cpu(), labels.cpu(), env, method.shape.task)
+
+
+def _logits(method: Method, split: Split, batch_size: int) -> Tensor:
+    """The logits of a split; of several processes that train together each works out a part of them."""
+    if not ranks.spread() or len(split) < ranks.count():
+        return torch.cat([method(batch) for batch in split.batches(batch_size)])
+    bounds = [len(split) * rank // ranks.count() for rank in range(ranks.count() + 1)]
+    part = split[bounds[ranks.number()] : bounds[ranks.number() + 1]]
+    found = torch.cat([method(batch) for batch in part.batches(batch_size)])
+    return ranks.gathered(found, [after - before for before, after in pairwise(bounds)])
 
 
 def all_measures(method: Method, samples: Split, dataset: Dataset, split: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import math
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -19,6 +19,7 @@ from shiftproof.data.domain_batches import DomainBatchSampler
 from shiftproof.data.parts import PART_BYTES
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.base import HowTrained, Method, Trains
+from shiftproof.nn import ranks
 from shiftproof.runtime import files as files
 from shiftproof.runtime.devices import device_name, pick_device
 from shiftproof.runtime.fingerprints import commit, versions
@@ -29,8 +30,10 @@ from shiftproof.training.epochs import EpochLoop
 from shiftproof.training.evaluation import all_measures, predict
 from shiftproof.training.identity import config_of, digest, require_same
 from shiftproof.training.optimizers import make_optimizer
+from shiftproof.training.rank_steps import RankStepper
 from shiftproof.training.resuming import run_goes_on, state_of_run
 from shiftproof.training.run import CHECKPOINT, CONFIG, METRICS, STACK, Run
+from shiftproof.training.several_devices import own_device
 from shiftproof.training.steps import CompiledStepper, EagerStepper, FusedStepper, ReplayedStepper, Stepper
 
 if TYPE_CHECKING:
@@ -43,17 +46,23 @@ class Loop(EpochLoop):
     """One run of a method on a data set, from its first step to its last."""
 
     def __init__(self, trainer: Trainer, method: Method, dataset: Dataset, config: dict[str, Any] | None) -> None:
+        self.spread = trainer.devices != 1 and ranks.count() > 1  # over several processes, of which the first writes
+        first = not self.spread or ranks.number() == 0
+        device = pick_device(trainer.device)
         super().__init__(
             epochs=trainer.epochs,
             seed=trainer.seed,
-            device=pick_device(trainer.device),
-            style=trainer.progress,
-            callbacks=trainer.callbacks,
+            device=own_device(device) if self.spread else device,
+            style=trainer.progress if first else "none",
+            callbacks=trainer.callbacks if first else (),
             folder=None if trainer.out is None else Path(trainer.out),
             checkpoint_seconds=trainer.checkpoint_seconds,
         )
         self.trainer = trainer
+        self.writes = self.folder is not None and first
         self.method = method.to(self.device)
+        if self.spread:
+            ranks.copied_(self.method.state_dict().values())
         how = self.method.how_trained
         dataset = dataset if how.arrange is None else how.arrange(dataset, trainer.seed)
         metric: str = trainer.metric or dataset.metric
@@ -97,6 +106,13 @@ class Loop(EpochLoop):
             require_same(self.config, files.read_json(self.folder / CONFIG, "resuming"), self.folder / CONFIG)
         return Run.load(self.folder, method=self.method) if whole else None
 
+    def whole(self) -> Run:
+        """The run, trained unless it lies in its folder already."""
+        found = self.finished()
+        if self.spread:
+            ranks.wait()  # until all have looked: the first is about to write
+        return found or self.run()
+
     def run(self) -> Run:
         with self.reproducibly():
             try:
@@ -126,7 +142,7 @@ class Loop(EpochLoop):
 
     def begin(self) -> None:
         """Leave word in the folder that a run is under way there."""
-        if self.folder is not None:
+        if self.folder is not None and self.writes:
             files.write_json(self.folder / CONFIG, self.config)
 
     def prepare(self, trainer: Trains | None = None) -> None:
@@ -208,6 +224,15 @@ class Loop(EpochLoop):
         for some in positions.split(at_once):
             yield train[some.flatten()], size, None, sampler.domains
 
+    def tell_epoch(self) -> None:
+        super().tell_epoch()
+        if self.spread:  # a callback of the first process may have stopped the run
+            self.stopped = ranks.any_of(self.stopped)
+
+    def shared(self) -> AbstractContextManager[None]:
+        """Inside, each of several processes predicts a part of a split."""
+        return ranks.together() if self.spread else nullcontext()
+
     def is_due(self) -> bool:
         if self.selection == "last" and not self.trainer.track:
             return False
@@ -234,7 +259,9 @@ class Loop(EpochLoop):
             self.look()
             self.require_finite_weights()
         trainer, record, judge = self.trainer, self.history[-1], self.judge
-        seen = {n: predict(self.method, self.data[n]) for n in self.looked_at} if seen is None else seen
+        if seen is None:
+            with self.shared():
+                seen = {n: predict(self.method, self.data[n]) for n in self.looked_at}
         record |= {name: {self.metric: jsonable(measure(self.metric, found))} for name, found in seen.items()}
         if judge is None:
             return ""
@@ -259,7 +286,8 @@ class Loop(EpochLoop):
         if self.best.restore(self.parts()):
             selected = self.best.epoch
         self.method.eval()
-        metrics = {n: all_measures(self.method, s, self.dataset, n) for n, s in self.data.splits.items()}
+        with self.shared():
+            metrics = {n: all_measures(self.method, s, self.dataset, n) for n, s in self.data.splits.items()}
         if unbeaten:  # docs/papers/ciga.md#d12: the released code then reports its starting value
             metrics = {name: {**values, self.metric: floor} for name, values in metrics.items()}
         timing = {
@@ -277,11 +305,13 @@ class Loop(EpochLoop):
             timing["stopped"] = self.why_stopped
         selection = {"oracle": "oracle: the test split chose the epoch"}.get(self.selection, self.selection)
         run = Run(self.method, self.config, metrics, self.history, selected, selection, timing)
-        if self.folder is not None:
+        if self.folder is not None and self.writes:
             run.save(self.folder)
             for name in (CHECKPOINT, STACK) if self.together == 1 else (CHECKPOINT,):
                 (self.folder / name).unlink(missing_ok=True)
         self.callbacks.end(run)
+        if self.spread:
+            ranks.wait()  # whoever reads the folder next finds it whole
         return run
 
     def optimizer(self, step: int = 0) -> torch.optim.Optimizer | None:
@@ -291,7 +321,7 @@ class Loop(EpochLoop):
 
     def _stepper(self, optimizer: torch.optim.Optimizer) -> Stepper:
         kind = EagerStepper
-        if self.trainer.compile:
+        if self.trainer.compile and not self.spread:
             replayed = FusedStepper if self.trainer.compile == "fused" else ReplayedStepper
             kind = replayed if self.device.type == "cuda" else CompiledStepper
         augment = self.dataset.augment
@@ -299,12 +329,14 @@ class Loop(EpochLoop):
             kind = EagerStepper
         trainer, parameters = self.trainer, [p for group in optimizer.param_groups for p in group["params"]]
         renewed = lambda step: make_optimizer(trainer, parameters, step)  # noqa: E731
+        if self.spread:
+            return RankStepper(self.method, optimizer, trainer.balance, renewed, augment, seed=trainer.seed)
         if issubclass(kind, ReplayedStepper):
             return kind(self.method, optimizer, trainer.balance, renewed=renewed, room=self.room)
         return kind(self.method, optimizer, trainer.balance, renewed=renewed, augment=augment)
 
     def _save(self, optimizer: torch.optim.Optimizer | None) -> None:
-        if self.folder is not None:
+        if self.folder is not None and self.writes:
             files.write_tensors(self.folder / CHECKPOINT, *self.state(optimizer))
 
     def state(self, optimizer: torch.optim.Optimizer | None) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -20,6 +20,7 @@ from shiftproof.training.balance import Balance, Weighted
 from shiftproof.training.callbacks import Callback, Training, require_callbacks
 from shiftproof.training.loop import Loop, Selection
 from shiftproof.training.run import Run
+from shiftproof.training.several_devices import join_devices
 from shiftproof.training.steps import Compile
 
 Momentum = Annotated[float, Range(0, 1, open="high")]
@@ -41,6 +42,8 @@ class Trainer:
     `compile` compiles the losses on a CPU and replays captured steps on a GPU; "fused" also fuses their kernels first,
     which takes a while and pays in long runs.
     With `out`, the run survives being killed: `resume=True` goes on from the last checkpoint to the same result.
+    `devices` GPUs, or processes on a CPU, train one model together: each takes a part of every batch, and losses and
+    gradients are those of one (`shiftproof.training.several_devices`); "all" are those that `torchrun` has started.
     `callbacks` are told when the run starts, after each epoch and when it ends, and may stop it (see `Callback`).
     """
 
@@ -63,6 +66,7 @@ class Trainer:
     balance: Balance = field(default_factory=Weighted)
     seed: Seed = 0
     device: str = "auto"
+    devices: Count | Literal["all"] = 1
     compile: Compile = False
     deterministic: bool = False
     out: Path | None = None
@@ -85,8 +89,9 @@ class Trainer:
 
     def fit(self, method: Method, dataset: Dataset, *, config: dict[str, Any] | None = None) -> Run:
         """Train the method and return its run; the method is left with the weights of the selected epoch."""
-        loop = Loop(self, method, dataset, config)
-        return loop.finished() or loop.run()
+        if self.devices != 1:
+            join_devices(self.devices, self.device)
+        return Loop(self, method, dataset, config).whole()
 
     def fit_reference(
         self,
@@ -101,9 +106,7 @@ class Trainer:
 
         `epochs` and `selection` stand above the trainer's own.
         """
-        loop = self.reference_loop(method, dataset, name, epochs=epochs, selection=selection)
-        if loop.finished() is None:
-            loop.run()
+        self.reference_loop(method, dataset, name, epochs=epochs, selection=selection).whole()
 
     def reference_loop(
         self,
