@@ -10,11 +10,11 @@ from torch_geometric import nn as pyg
 
 from shiftproof.data.nodes import NodeGraph
 from shiftproof.errors import ShiftproofError
+from shiftproof.nn.dropout import byte_dropout
 from shiftproof.registry import defences
 from shiftproof.robustness import build_defence
 from shiftproof.robustness.adjacency import Adjacency
 from shiftproof.robustness.defences import GAT, GCN, RGAT, SGC, EGuard, GCNJaccard, GraphSAGE
-from shiftproof.robustness.dropout import dropout
 from shiftproof.robustness.features import Features, linear
 
 NAMES = [entry.name for entry in defences]
@@ -217,11 +217,11 @@ def test_rgat_compares_wide_inputs_after_the_linear_map() -> None:
 @pytest.mark.parametrize("p", [0.25, 0.5, 0.3])
 def test_dropout_keeps_the_share_and_the_mean(p: float) -> None:
     x = torch.ones(1000, 333)
-    out = dropout(x, p, True)
+    out = byte_dropout(x, p, True)
     assert (out == 0).float().mean().item() == pytest.approx(p, abs=0.005)
     assert out[out > 0].unique().tolist() == pytest.approx([1 / (1 - p)])
     assert out.mean(0).std() == pytest.approx((p / (1 - p) / 1000) ** 0.5, rel=0.15)  # entries are independent
-    assert torch.equal(dropout(x, p, False), x)
+    assert torch.equal(byte_dropout(x, p, False), x)
 
 
 def test_features_know_when_they_are_sparse() -> None:

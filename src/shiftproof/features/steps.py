@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from shiftproof.data.dataset import Split
 from shiftproof.data.graphs import GraphSet
 from shiftproof.data.padding import PaddedBatches, pad_batches, room_for
-from shiftproof.features.replay import capture
 from shiftproof.features.splits import GroupBatches
+from shiftproof.training.capture import Captured, capture_if_possible
 
 RoundLoss = Callable[[Tensor, Tensor | None, Tensor], Tensor]
 
@@ -115,8 +115,7 @@ class ReplayedSteps(RoundSteps):
     def __init__(self, *given: Any, captured: bool = True, **more: Any) -> None:
         super().__init__(*given, **more)
         self.usable, self.captured = True, captured
-        self.graph: torch.cuda.CUDAGraph | None = None
-        self.value = torch.zeros(())
+        self.graph: Captured | None = None
         self.laid: PaddedBatches | None = None
         self.room: tuple[int, int] | None = None
         self.targets: list[Tensor] = []
@@ -173,10 +172,9 @@ class ReplayedSteps(RoundSteps):
             return self._buffered()
         if self.graph is None:
             moved = [tensor for module in self.modules for tensor in module.state_dict().values()]
-            found = capture(self._buffered, moved, self.optimizer)
-            if found is None:
+            what = "a step of feature learning"
+            self.graph = capture_if_possible(self._buffered, what, tensors=moved, optimizer=self.optimizer)
+            if self.graph is None:
                 self.captured = self.usable = False
                 return self._buffered()
-            self.graph, self.value = found
-        self.graph.replay()
-        return self.value.clone()
+        return self.graph().clone()

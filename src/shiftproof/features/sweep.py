@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from shiftproof.data.dataset import Split, Task
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.features.head_gradients import HeadGradients, Samples
-from shiftproof.features.replay import capture
+from shiftproof.training.capture import capture_if_possible
 from shiftproof.training.optimizers import LeanAdam
 
 OBJECTIVES = ("erm", "irm", "vrex", "irmx", "ib-irm", "clove", "iga", "fishr", "groupdro")
@@ -163,13 +163,16 @@ class LinearHeadSweep:
             return bias.grad
 
         with torch.no_grad():
-            captured = capture(move, [weight, bias, *gradients.state], adam) if self._replays(features) else None
+            captured = None
+            if self._replays(features):
+                moved = [weight, bias, *gradients.state]
+                captured = capture_if_possible(move, "a step of these heads", tensors=moved, optimizer=adam)
             for step in range(1, wanted[-1] + 1):
                 gradients.draw()
                 if captured is None:
                     move()
                 else:
-                    captured[0].replay()
+                    captured()
                 if step in wanted:
                     kept_weight.append(weight.detach().permute(1, 2, 0).clone())
                     kept_bias.append(bias.detach().clone())

@@ -17,6 +17,7 @@ from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.base import DataShape, Method, Trains
 from shiftproof.methods.counting import Counts
 from shiftproof.methods.how_trained import HowTrained
+from shiftproof.methods.kernel_machine import fit_machine
 from shiftproof.nn import segment_sum
 from shiftproof.objectives import sample_losses
 
@@ -146,19 +147,23 @@ class KernelSVM(Method):
 
 def _machine(rows: csr_array, kernel: np.ndarray | None, target: np.ndarray, cost: float) -> tuple[np.ndarray, float]:
     """Weights and bias of one C-SVM: from the kernel matrix, or from the rows where that is not given."""
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.svm import SVC, LinearSVC
-
     known = np.flatnonzero(~np.isnan(target))
     target = target[known]
     if len(np.unique(target)) < 2:
         return np.zeros(rows.shape[1]), 2.0 * target.mean() - 1.0 if len(target) else 0.0  # pyright: ignore[reportOptionalSubscript]
+    if kernel is None:
+        return _linear_machine(rows[known], target, cost)
+    matrix = kernel if len(known) == len(kernel) else kernel[np.ix_(known, known)]
+    weight, bias = fit_machine(matrix, target, cost, most_steps=MOST_STEPS)
+    used = weight.nonzero()[0]
+    return rows[known[used]].T @ weight[used], bias
+
+
+def _linear_machine(rows: csr_array, target: np.ndarray, cost: float) -> tuple[np.ndarray, float]:
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.svm import LinearSVC
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a cost that cannot be fitted loses on validation
-        if kernel is None:
-            linear = LinearSVC(C=cost, loss="hinge").fit(rows[known], target)
-            return np.ravel(linear.coef_), float(np.ravel(linear.intercept_)[0])
-        whole = len(known) == len(kernel)
-        matrix = kernel if whole else kernel[np.ix_(known, known)]
-        machine = SVC(C=cost, kernel="precomputed", max_iter=MOST_STEPS).fit(matrix, target)
-    return rows[known[machine.support_]].T @ np.ravel(machine.dual_coef_), float(np.ravel(machine.intercept_)[0])
+        linear = LinearSVC(C=cost, loss="hinge").fit(rows, target)
+    return np.ravel(linear.coef_), float(np.ravel(linear.intercept_)[0])

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from shiftproof.methods.base import DataShape
+from shiftproof.methods.kernel_machine import fit_machine
 from shiftproof.methods.tanimoto import TanimotoMethod
 from shiftproof.ranges import Count, Positive
 from shiftproof.registry import register
@@ -28,14 +27,8 @@ class TanimotoSVM(TanimotoMethod):
         self.cost = cost
 
     def fit_kernel(self, kernel: np.ndarray, target: np.ndarray, machine: int) -> tuple[np.ndarray, float]:
-        from sklearn.svm import SVC, SVR
-
-        weight = np.zeros(len(target))
         regression = self.shape.task == "regression"
         centre, scale = (target.mean(), target.std()) if regression else (0.0, 1.0)
-        kind: Any = SVR if regression else SVC
-        fitted = kind(C=self.cost, kernel="precomputed").fit(
-            kernel, (target - centre) / scale if regression else target
-        )
-        weight[fitted.support_] = scale * np.ravel(fitted.dual_coef_)
-        return weight, float(centre + scale * np.ravel(fitted.intercept_)[0])
+        wanted = (target - centre) / scale if regression else target
+        weight, bias = fit_machine(kernel, wanted, self.cost, regression=regression)
+        return scale * weight, float(centre + scale * bias)

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.errors import ShiftproofError
-
-WARM_UP = 3  # steps before one is recorded: libraries allocate their workspaces in the first ones
+from shiftproof.training.capture import capture
 
 
 @dataclass(frozen=True)
@@ -61,15 +60,7 @@ class RecordedFLAG:
         self._loss, self._parameters = loss, parameters
         for parameter in parameters:
             parameter.grad = torch.zeros_like(parameter)
-        beside = torch.cuda.Stream(x.device)
-        beside.wait_stream(torch.cuda.current_stream(x.device))
-        with torch.cuda.stream(beside):
-            for _ in range(WARM_UP):
-                self._step()
-        torch.cuda.current_stream(x.device).wait_stream(beside)
-        self._recorded = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._recorded):
-            self._step()
+        self._recorded = capture(self._step, device=x.device)
 
     def _step(self) -> None:
         value = self._loss(self.moved) / self.flag.steps
@@ -88,5 +79,5 @@ class RecordedFLAG:
         self.moved.copy_(self.x).add_(torch.empty_like(self.x).uniform_(-size, size))
         self.total.zero_()
         for _ in range(self.flag.steps):
-            self._recorded.replay()
+            self._recorded()
         return self.total.clone()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from shiftproof.errors import ShiftproofError
 from shiftproof.registry import options_of
 from shiftproof.robustness.adjacency import Adjacency
 from shiftproof.robustness.features import Features, dense
+from shiftproof.runtime.user_code import load_module
 from shiftproof.training.weights import restore
 
 INPUTS = ("in_channels", "in_features", "num_features", "in_dim", "input_dim")
@@ -90,14 +90,7 @@ def _class_at(where: str) -> type[nn.Module]:
     path = Path(file)
     if not path.is_file():
         raise ShiftproofError(f"{path} is not there; '{where}' needs it")
-    spec = importlib.util.spec_from_file_location(f"_outside_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise ShiftproofError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
+    module = load_module(path)
     found = getattr(module, name, None)
     if not (inspect.isclass(found) and issubclass(found, nn.Module)):
         raise ShiftproofError(f"{path} has no torch.nn.Module named '{name}'")

@@ -12,7 +12,8 @@ from shiftproof.data.dataset import Dataset, Split
 from shiftproof.data.graphs import GraphSet
 from shiftproof.methods.base import Method
 from shiftproof.methods.explanation import edge_scores, node_scores
-from shiftproof.nn import ranks, segment_rank, segment_sum
+from shiftproof.nn import ranks, segment_sum
+from shiftproof.statistics.marked import share_of_best
 from shiftproof.statistics.metrics import FITTING, MEASURES, PER_ENVIRONMENT, Predictions, column_auc, jsonable
 
 EVALUATION_BATCH = 2048
@@ -97,11 +98,9 @@ def explanation_measures(method: Any, graphs: GraphSet) -> dict[str, float | Non
         if batch.edge_truth is None:
             return {}
         truth, owner = batch.edge_truth.to(scored.dtype), batch.edge_batch
-        rank = segment_rank(scored, owner, batch.num_graphs)
         wanted = segment_sum(truth, owner, batch.num_graphs)
-        hits = segment_sum(truth * (rank < wanted[owner]), owner, batch.num_graphs)
         with_truth = wanted > 0
-        shares += float((hits[with_truth] / wanted[with_truth]).sum())
+        shares += float(share_of_best(scored, truth, owner, wanted)[with_truth].sum())
         counted += int(with_truth.sum())
         scores.append(scored.cpu())
         truths.append(truth.cpu())

@@ -16,6 +16,7 @@ from shiftproof.data.graphs import GraphBatch, GraphSet
 from shiftproof.data.padding import pad_batches, room_for
 from shiftproof.methods.base import Batch, Method
 from shiftproof.training.balance import Balance
+from shiftproof.training.capture import CannotCapture, Captured, capture
 
 Compile = bool | Literal["fused"]
 
@@ -141,12 +142,11 @@ class ReplayedStepper(EagerStepper):
         usable: bool = True,
     ) -> None:
         super().__init__(method, optimizer, balance, renewed)
-        self.captured: torch.cuda.CUDAGraph | None = None
+        self.captured: Captured | None = None
         self.phase: tuple | None = None
         self.usable = usable
         self.buffer: Batch | None = None
         self.targets: list[Tensor] = []
-        self.values = torch.empty(0)
         self.room: tuple[int, int] | None = room
 
     def epoch(self, train: Split, size: int | None, order: torch.Generator | None, step: int) -> Iterator[Tensor]:
@@ -215,8 +215,7 @@ class ReplayedStepper(EagerStepper):
 
     def _replay(self, step: int) -> Tensor:
         assert self.captured is not None, step
-        self.captured.replay()
-        return self.values.clone()
+        return self.captured().clone()
 
     def _capture(self, step: int) -> None:
         """Warm up, capture, and put everything the warm-up moved back."""
@@ -229,26 +228,14 @@ class ReplayedStepper(EagerStepper):
     def _capture_once(self, step: int, losses: Callable[[Batch], dict[str, Tensor]]) -> str | None:
         """Capture the step with these losses; if that cannot be done, the reason."""
         assert self.buffer is not None
-        plain, self.losses = self.losses, losses
-        saved = _snapshot(self.method, self.optimizer)
+        buffer, plain, self.losses = self.buffer, self.losses, losses
+        moved = list(self.method.state_dict().values())
         try:
-            side = torch.cuda.Stream()
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):
-                for _ in range(3):
-                    self.move(self.buffer, step)
-            torch.cuda.current_stream().wait_stream(side)
-            graph = torch.cuda.CUDAGraph()
-            self.optimizer.zero_grad(set_to_none=True)
-            with torch.cuda.graph(graph):
-                self.values = self.move(self.buffer, step)
-            self.captured = graph
-        except RuntimeError as error:
-            torch.cuda.synchronize()
-            return str(error).strip().partition("\n")[0]
+            self.captured = capture(lambda: self.move(buffer, step), tensors=moved, optimizer=self.optimizer)
+        except CannotCapture as reason:
+            return str(reason)
         finally:
             self.losses = plain
-            _put_back(self.method, self.optimizer, saved)
         return None
 
 
@@ -286,24 +273,3 @@ def fused_losses(method: Method) -> Callable[[Batch], dict[str, Tensor]]:
         return compiled(method, *_fields(batch))
 
     return losses
-
-
-def _snapshot(method: Method, optimizer: torch.optim.Optimizer) -> tuple:
-    weights = {name: tensor.clone() for name, tensor in method.state_dict().items()}
-    slots = {p: {k: v.clone() for k, v in s.items() if isinstance(v, Tensor)} for p, s in optimizer.state.items()}
-    return weights, slots, torch.get_rng_state(), torch.cuda.get_rng_state()
-
-
-def _put_back(method: Method, optimizer: torch.optim.Optimizer, saved: tuple) -> None:
-    """Restore in place: a captured graph reads and writes these very tensors."""
-    weights, slots, cpu, cuda = saved
-    with torch.no_grad():
-        for name, tensor in method.state_dict().items():
-            tensor.copy_(weights[name])
-        for parameter, state in optimizer.state.items():
-            for key, value in state.items():
-                if isinstance(value, Tensor):
-                    before = slots.get(parameter, {}).get(key)
-                    value.copy_(before) if before is not None else value.zero_()
-    torch.set_rng_state(cpu)
-    torch.cuda.set_rng_state(cuda)

@@ -12,8 +12,10 @@ from torch import Tensor
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.explanations.elements import Of, average_rank, correlation, elements, true_elements
 from shiftproof.methods.explanation import Explanation
-from shiftproof.nn import segment_count, segment_mean, segment_rank, segment_sum
+from shiftproof.nn import segment_count, segment_mean, segment_sum
 from shiftproof.statistics.estimates import LEVEL, RESAMPLES, Estimate, interval, mean_of, require_interval, resampled
+from shiftproof.statistics.marked import share_of_best
+from shiftproof.statistics.metrics import column_auc
 
 Over = Literal["pooled", "graphs"]
 Among = Literal["all", "marked"]
@@ -77,7 +79,7 @@ def _pooled(
 
     if not ties:
         return Estimate(math.nan, math.nan, math.nan, num_graphs, level)
-    value = float(auc(torch.ones(1, len(scores), dtype=torch.double)))
+    value = column_auc(scores.numpy(), truth.numpy())
     at_once = max(1, 8_000_000 // len(scores))
     drawn = [auc(part[:, graph]) for counts in resampled(num_graphs, resamples, seed) for part in counts.split(at_once)]
     low, high = interval(torch.cat(drawn), level, num_graphs)
@@ -104,9 +106,9 @@ def precision_at_k(
     found, truth = true_elements(explanation, of)
     graph, graphs = found.graph, found.num_graphs
     counted = _among(truth, graph, graphs, among if k is not None else "marked")
-    wanted = segment_sum(truth.double(), graph, graphs) if k is None else torch.full((graphs,), float(k))
-    hits = segment_sum(truth.double() * (segment_rank(found.scores, graph, graphs) < wanted[graph]), graph, graphs)
-    return mean_of(hits / wanted.double().clamp(min=1), counted, resamples=resamples, level=level, seed=seed)
+    wanted = segment_sum(truth.double(), graph, graphs) if k is None else torch.full((graphs,), float(k)).double()
+    shares = share_of_best(found.scores, truth.double(), graph, wanted)
+    return mean_of(shares, counted, resamples=resamples, level=level, seed=seed)
 
 
 def sparsity(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ from torch import Tensor
 from shiftproof.data.dataset import Dataset
 from shiftproof.pareto.fronts import ROUNDING, SMALLEST
 from shiftproof.pareto.programme import TOLERANCE
+from shiftproof.training.capture import Captured, capture_if_possible
 
 WIDTH = 128  # docs/papers/pair.md#extrapolation-network: 2-128-128-1
 STEPS = 10  # of an epoch; the points of an environment make ten equal batches
@@ -137,7 +137,7 @@ class Stack:
         self.losses = torch.zeros(len(members), 3, dtype=torch.float64, device=device)
         self.alpha = torch.zeros_like(self.losses)
         self.fallbacks = torch.zeros(len(members), device=device)
-        self._captured: dict[bool, torch.cuda.CUDAGraph | None] = {}
+        self._captured: dict[bool, Captured | None] = {}
 
     def predict(self, x: Tensor) -> Tensor:
         """The predictions of every member, [K, n], at points [n, 2] or [K, n, 2]."""
@@ -161,22 +161,14 @@ class Stack:
             slot.mul_(kept.view(-1, *[1] * (slot.dim() - 1)))
 
     def _replayed(self, balance: bool) -> None:
-        if balance in self._captured:
-            graph = self._captured[balance]
-            self._steps(balance) if graph is None else graph.replay()
-            return
-        self._steps(balance)  # warms up, and is this epoch
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        try:
-            with torch.cuda.graph(graph):
-                self._steps(balance)
-        except RuntimeError as problem:
+        if balance not in self._captured:
+            self._steps(balance)  # warms up, and is this epoch
             torch.cuda.synchronize()
-            reason = str(problem).strip().partition("\n")[0]
-            warnings.warn(f"these steps cannot be captured ({reason}); training goes on eagerly", stacklevel=2)
-            graph = None
-        self._captured[balance] = graph
+            what = "these steps of a stack"
+            self._captured[balance] = capture_if_possible(lambda: self._steps(balance), what, warm_ups=0)
+            return
+        captured = self._captured[balance]
+        self._steps(balance) if captured is None else captured()
 
     def _steps(self, balance: bool) -> None:
         for number in range(STEPS):

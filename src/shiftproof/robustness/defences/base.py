@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shiftproof.errors import ShiftproofError
+from shiftproof.nn.dropout import byte_dropout
 from shiftproof.robustness.adjacency import Adjacency
-from shiftproof.robustness.dropout import dropout
 from shiftproof.robustness.features import Features, dense
 
 
@@ -86,7 +86,7 @@ class Defence(nn.Module):
     def activate(self, layer: int, h: Tensor) -> Tensor:
         if self.inner_norms:
             h = self.inner_norms[layer](h)
-        return dropout(F.relu(h), self.dropout, self.training)
+        return byte_dropout(F.relu(h), self.dropout, self.training)
 
 
 class Weights(nn.Module):

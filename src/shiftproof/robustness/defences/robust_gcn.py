@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from shiftproof.nn.dropout import byte_dropout
 from shiftproof.registry import register
 from shiftproof.robustness.adjacency import Adjacency
 from shiftproof.robustness.defences.base import Defence
-from shiftproof.robustness.dropout import dropout
 from shiftproof.robustness.features import Features, dense
 
 
@@ -57,14 +57,14 @@ class RobustGCN(Defence):
     def gaussians(self, x: Tensor | Features, adjacency: Adjacency) -> tuple[Tensor, Tensor]:
         """The mean and the variance of every node's logits."""
         half, full = self.prepare(adjacency)
-        mean = variance = dropout(dense(self.normalised_input(x)), self.dropout, self.training)
+        mean = variance = byte_dropout(dense(self.normalised_input(x)), self.dropout, self.training)
         for layer in range(self.depth):
             conv: _MeanAndVariance = self.convs[layer]  # type: ignore[assignment]
             if layer == 0:
                 mean, variance = F.elu(conv.mean(mean)), F.relu(conv.variance(variance))
                 continue
-            mean = F.elu(conv.mean(dropout(mean, self.dropout, self.training)))
-            variance = F.relu(conv.variance(dropout(variance, self.dropout, self.training))) + 1e-6
+            mean = F.elu(conv.mean(byte_dropout(mean, self.dropout, self.training)))
+            variance = F.relu(conv.variance(byte_dropout(variance, self.dropout, self.training))) + 1e-6
             damping = torch.exp(-variance)
             mean, variance = half @ (mean * damping), full @ (variance * damping * damping)
         return mean, variance
