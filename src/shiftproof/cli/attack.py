@@ -48,15 +48,16 @@ def attack(
     """Attack a node graph and say how every defence does before and after."""
     from shiftproof.data.readers.loading import load_nodes
     from shiftproof.registry import parse_options
-    from shiftproof.robustness.attack_and_compare import attack_and_defend, budget_for
+    from shiftproof.robustness.attack_and_compare import PlannedAttack, attack_and_defend, budget_for
     from shiftproof.runtime.devices import pick_device
 
     graph = load_nodes(data).to(pick_device(device))
+    planned = PlannedAttack.of(graph, name, parse_options(settings or [], where="--set"))
     limits: Any = {"nodes": budget_nodes, "edges_per_node": budget_edges, "edges": flips, "low": low, "high": high}
     found = attack_and_defend(
         graph,
-        name,
-        budget=budget_for(graph, name, **limits, add_only=add_only, inner=inner),
+        planned,
+        budget=budget_for(graph, planned, **limits, add_only=add_only, inner=inner),
         hao=hao,
         defences=defences.split(","),
         out=out,
@@ -64,7 +65,6 @@ def attack(
         seed=seed,
         seeds=seeds,
         epochs=epochs,
-        options=parse_options(settings or [], where="--set"),
         progress="none" if as_json else "auto",
     )
     if as_json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from shiftproof.data.nodes import NodeGraph
 from shiftproof.errors import ShiftproofError
-from shiftproof.robustness.attacks.attacking import attack, build_attack
+from shiftproof.robustness.attacks.attacking import Attack, build_attack, run_attack
 from shiftproof.robustness.attacks.presets import attack_preset
 from shiftproof.robustness.attacks.situation import default_surrogate
 from shiftproof.robustness.budget import Budget, Perturbation
@@ -28,9 +28,23 @@ from shiftproof.runtime.progress import Style
 CLEAN, ATTACKED = "clean", "attacked"
 
 
+@dataclass(frozen=True, eq=False)
+class PlannedAttack:
+    """An attack by its name, built once with the graph's preset and the options that were given."""
+
+    name: str
+    method: Attack
+    options: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, graph: NodeGraph, name: str, options: Mapping[str, Any] | None = None) -> PlannedAttack:
+        settings = {**attack_preset(graph).options_of(name), **(options or {})}
+        return cls(name, build_attack(name, **settings), settings)
+
+
 def budget_for(
     graph: NodeGraph,
-    name: str,
+    planned: PlannedAttack | str,
     *,
     nodes: int | None = None,
     edges_per_node: int | None = None,
@@ -40,12 +54,13 @@ def budget_for(
     add_only: bool = False,
     inner: bool = False,
 ) -> Budget:
-    """What the attack `name` may do to `graph`; what is not given is the graph's preset, or 5 % of its edges."""
-    if build_attack(name).kind == "modification":
+    """What an attack may do to `graph`; what is not given is the graph's preset, or 5 % of its edges."""
+    planned = planned if isinstance(planned, PlannedAttack) else PlannedAttack.of(graph, planned)
+    if planned.method.kind == "modification":
         most = max(1, graph.num_edges // 20) if edges is None else edges
         return Budget(edges=most, add_only=add_only, low=low, high=high)
     preset = attack_preset(graph)
-    if name.partition(":")[0] == "m2" and edges_per_node is None:
+    if planned.name.partition(":")[0] == "m2" and edges_per_node is None:
         edges_per_node = 2
     return Budget(
         nodes=preset.nodes if nodes is None else nodes,
@@ -58,7 +73,7 @@ def budget_for(
 
 def attack_and_defend(
     graph: NodeGraph,
-    name: str,
+    planned: PlannedAttack | str,
     *,
     budget: Budget,
     hao: float = 0.0,
@@ -85,12 +100,15 @@ def attack_and_defend(
     preset = preset_for(graph.name)
     preset = preset if epochs is None else replace(preset, epochs=epochs)
     specs = chosen(defences, preset)  # a misspelt name is found before anything is trained
-    settings = {**attack_preset(graph).options_of(name), **(options or {})}
-    build_attack(name, **settings)
-    budget.require(build_attack(name).kind, f"the attack '{name}'", graph)
+    if isinstance(planned, str):
+        planned = PlannedAttack.of(graph, planned, options)
+    elif options:
+        raise ShiftproofError("options go with the name of an attack; a planned one has its own")
+    budget.require(planned.method.kind, f"the attack '{planned.name}'", graph)
     surrogate = default_surrogate(graph, seed, epochs)
-    found = attack(
-        name,
+    found = run_attack(
+        planned.method,
+        planned.name,
         graph,
         budget=budget,
         surrogate=surrogate,
@@ -98,7 +116,6 @@ def attack_and_defend(
         compat=compat,
         targets=targets,
         seed=seed,
-        **settings,
     )
     attacked = found.apply(graph)
     zoo = train_zoo(
@@ -113,10 +130,10 @@ def attack_and_defend(
     rows = evaluate(zoo, graphs, targets) + (evaluate(models, graphs, targets) if models else [])
     result = {
         "data": graph.name,
-        "attack": name,
+        "attack": planned.name,
         "hao": hao,
         "compat": compat,
-        "options": settings,
+        "options": dict(planned.options),
         "seed": seed,
         "budget": asdict(budget),
         "spent": _spent(found),

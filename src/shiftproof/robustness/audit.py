@@ -13,7 +13,7 @@ from torch import nn
 from shiftproof.data.nodes import NodeGraph
 from shiftproof.errors import ShiftproofError
 from shiftproof.robustness.attack_and_compare import homophily_change
-from shiftproof.robustness.attacks.attacking import attack, build_attack
+from shiftproof.robustness.attacks.attacking import build_attack, run_attack
 from shiftproof.robustness.attacks.presets import AttackPreset, attack_preset
 from shiftproof.robustness.attacks.situation import default_surrogate
 from shiftproof.robustness.budget import Budget, Perturbation
@@ -106,8 +106,9 @@ def audit(
         raise ShiftproofError("an expected accuracy belongs to a model: give the model too")
     published = attack_preset(graph)
     budget = published.budget if budget is None else budget
-    for name in (*attacks, curve_attack):
-        if build_attack(name, **_settings(published, name, steps)).kind != "injection":
+    built = {name: build_attack(name, **_settings(published, name, steps)) for name in (*attacks, curve_attack)}
+    for name, method in built.items():
+        if method.kind != "injection":
             raise ShiftproofError(f"an audit compares injections, and '{name}' is none: see `shiftproof attack`")
     budget.require("injection", "an audit", graph)
     preset = preset_for(graph.name)
@@ -128,8 +129,7 @@ def audit(
 
         def strike(name: str, budget: Budget, weight: float, sees: bool = False) -> Perturbation:
             weak = model if sees else surrogate
-            settings = _settings(published, name, steps)
-            return attack(name, graph, budget=budget, surrogate=weak, hao=weight, seed=seed, **settings)
+            return run_attack(built[name], name, graph, budget=budget, surrogate=weak, hao=weight, seed=seed)
 
         found, notes = {}, []
         for number, (label, name, weight, sees) in enumerate(planned):

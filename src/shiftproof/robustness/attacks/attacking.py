@@ -62,7 +62,34 @@ def attack(
     >>> attacked = found.apply(graph)                                                 # doctest: +SKIP
     """
     label = name if isinstance(name, str) else type(name).__name__
-    method = build_attack(name, steps=steps, **options)
+    return run_attack(
+        build_attack(name, steps=steps, **options),
+        label,
+        graph,
+        budget=budget,
+        surrogate=surrogate,
+        targets=targets,
+        hao=hao,
+        compat=compat,
+        seed=seed,
+        isolated=isolated,
+    )
+
+
+def run_attack(
+    method: Attack,
+    label: str,
+    graph: NodeGraph,
+    *,
+    budget: Budget,
+    surrogate: nn.Module | str | None = None,
+    targets: Tensor | None = None,
+    hao: float = 0.0,
+    compat: Literal["reference"] | None = None,
+    seed: int = 0,
+    isolated: bool = False,
+) -> Perturbation:
+    """What `attack` does once the attack is built; `label` is what it goes by."""
     budget.require(method.kind, f"the attack '{label}'", graph)
     _require_sense(graph, budget, hao, compat, label)
     targets = check_targets(graph, targets, isolated=isolated)
