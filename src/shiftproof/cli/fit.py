@@ -87,6 +87,7 @@ def fit(
     if dataset.reading and not as_json and "protocol" not in common:
         print(f"settings: {preset_for(dataset).described(common)}", file=sys.stderr)
     of_auto: dict[str, Any] = {}
+    _how_far(dataset, out, as_json)
     if not method or "auto" in method:
         chosen, of_auto = _choose(dataset, first_seed, device, common, out, as_json, minutes)
         method = [chosen if name == "auto" else name for name in method or ["auto"]]
@@ -112,6 +113,7 @@ def fit(
     ]
     _check_before_training(jobs, metric)
     deque(run_jobs(jobs, workers=workers, stack=stack, style="none" if as_json else "auto"), maxlen=0)
+    _draw_numbers(jobs, dataset)
     rows = rows_of(jobs, metric)
     if table is not None:
         write_json(table, results_table(table.stem, command_line(), rows))
@@ -150,6 +152,41 @@ def _look_at(data: str, group: str | None, out: Path, quiet: bool) -> Any:
         more = f"; see {out / 'rejected.csv'}" if dataset.rejected and "left out" in note else ""
         print(f"note: {note}{more}", file=sys.stderr)
     return dataset
+
+
+MOST_COMPARED = 2000  # test molecules, each with every training molecule
+
+
+def _how_far(dataset: Any, out: Path, quiet: bool) -> None:
+    """How far the test molecules lie from training, said and drawn; nothing where these are no molecules."""
+    from shiftproof.data.graphs import GraphSet
+    from shiftproof.data.readers.chemistry import is_molecule
+
+    train, test = dataset.train, dataset.splits.get("test")
+    if quiet or not isinstance(train, GraphSet) or test is None or not is_molecule(train) or not dataset.reading:
+        return
+    from shiftproof.data.readers.molecule_clusters import nearest, said_of
+    from shiftproof.drawing.molecule_figures import draw_likeness
+
+    near = nearest(test, train, MOST_COMPARED)
+    picture = draw_likeness(near, out / "similarity.png", title=f"split: {dataset.options.get('split', 'given')}")
+    print(f"{said_of(near)}; see {picture}", file=sys.stderr)
+
+
+def _draw_numbers(jobs: list[Any], dataset: Any) -> None:
+    """Beside every run that predicts numbers of a table, predicted against measured on the test rows."""
+    if dataset.task != "regression" or not dataset.reading or "test" not in dataset.splits:
+        return
+    from shiftproof.drawing.molecule_figures import draw_scatter
+    from shiftproof.training import Run
+
+    name = str(dataset.reading["label"][0])
+    for job in jobs:
+        run = Run.load(job.out)
+        rmse = run.metrics["test"]["rmse"]
+        said = run.logits(dataset.test).double().numpy()
+        title = f"{job.label}: RMSE {rmse:.3f} on {len(said)} test rows"
+        draw_scatter(said, dataset.test.y.double().numpy(), job.out / "scatter.png", label=name, title=title)
 
 
 def _choose(

@@ -39,7 +39,9 @@ Stack = Annotated[
 Smiles = Annotated[str | None, typer.Option(help="Your table: the column of SMILES.")]
 Label = Annotated[list[str] | None, typer.Option(help="Your table: the column of labels; may be repeated; '*' is all.")]
 Env = Annotated[str | None, typer.Option(help="Your table: the column of environments, or scaffold or size.")]
-How = Annotated[str | None, typer.Option("--split", help="Your table: scaffold, size, random, column or time.")]
+How = Annotated[
+    str | None, typer.Option("--split", help="Your table: scaffold, cluster, similarity, size, random, column, time.")
+]
 By = Annotated[str | None, typer.Option(help="Your table: the column for --split column or time.")]
 
 

@@ -10,9 +10,16 @@ import numpy as np
 from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError
 
-Splitting = Literal["scaffold", "size", "random", "column", "time"]
-SPLITTINGS: tuple[Splitting, ...] = ("scaffold", "size", "random", "column", "time")
-SHIFTED = ("scaffold", "size", "column", "time")  # validation rows are of another kind than training rows
+Splitting = Literal["scaffold", "cluster", "similarity", "size", "random", "column", "time"]
+SPLITTINGS: tuple[Splitting, ...] = ("scaffold", "cluster", "similarity", "size", "random", "column", "time")
+SHIFTED = (
+    "scaffold",
+    "cluster",
+    "similarity",
+    "size",
+    "column",
+    "time",
+)  # validation rows are of another kind than training rows
 SHARES = (0.8, 0.1, 0.1)
 _SPLIT_WORDS = {
     **dict.fromkeys(("train", "training"), "train"),

@@ -31,18 +31,21 @@ FILES = {
 }
 
 
+SPLITS = ("scaffold", "cluster", "similarity", "size", "random")
+
+
 @register("moleculenet", tags=("graphs", "molecules", "files", "environments"))
 def moleculenet(
     name: Literal["bace", "bbbp", "hiv"] = "bace",
-    split: Literal["scaffold", "size", "random"] = "scaffold",
+    split: Literal["scaffold", "cluster", "similarity", "size", "random"] = "scaffold",
     features: str = "drugood",
     seed: int = 0,
 ) -> Dataset:
     """BACE, BBBP or HIV of MoleculeNet, read as a table of your own is; by scaffold, OGB's split (needs its file)."""
     if name not in FILES:
         raise unknown("set of MoleculeNet", name, FILES)
-    if split not in ("scaffold", "size", "random"):
-        raise unknown("split of MoleculeNet", split, ("scaffold", "size", "random"))
+    if split not in SPLITS:
+        raise unknown("split of MoleculeNet", split, SPLITS)
     given = FILES[name]
     path = find((f"molecules/{given.file}", given.file), what=f"the table of MoleculeNet's {name.upper()}")
     kind: Splitting = split

@@ -15,6 +15,7 @@ from shiftproof.data.dataset import Dataset
 from shiftproof.data.graphs import GraphSet
 from shiftproof.data.readers.featurising import MOST_ATOMS, Molecules, read_molecules
 from shiftproof.data.readers.labels import METRICS, Labels, is_missing, read_labels, require_different
+from shiftproof.data.readers.molecule_clusters import CLOSEST, clusters_of, fingerprints, largest_trains, pieces_of
 from shiftproof.data.readers.molecule_vectors import parse_features, with_vectors
 from shiftproof.data.readers.tables import Table, as_names, as_option, read_table
 from shiftproof.data.splitting import (
@@ -30,6 +31,7 @@ from shiftproof.data.splitting import (
     whole_groups,
 )
 from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.ranges import Share
 
 SCAFFOLD, SIZE = "scaffold", "size"  # environments that need no column
 RARE = "rare scaffolds"
@@ -59,11 +61,14 @@ def molecule_table(
     seed: int = 0,
     strict: bool = True,
     max_atoms: int = MOST_ATOMS,
+    closest: Share = CLOSEST,
 ) -> Dataset:
     """The molecules of a CSV, TSV or Parquet file as a data set.
 
     `label` names one column (two classes, several, or a number) or several of 0, 1 and empty cells. `split` is
-    "scaffold" (OGB's: whole Bemis-Murcko scaffolds, the largest sets train), "size" (small molecules train, large ones
+    "scaffold" (OGB's: whole Bemis-Murcko scaffolds, the largest sets train), "cluster" (whole Butina clusters of
+    fingerprints), "similarity" (no test molecule is as close as `closest` to a training molecule, by the Tanimoto
+    similarity of ECFP4), "size" (small molecules train, large ones
     test), "random", "time" (old rows train, new ones test, by the column `by`) or "column" (`by` holds train, val and
     test, or groups that stay together). `env` names the column of environments, or is "scaffold" or "size"; left out,
     it follows the split. Rows that cannot be used stand in `rejected` with the reason. `features` says what is read off
@@ -89,9 +94,13 @@ def molecule_table(
         by_column = _column_of(table, env, split)
     rows = _usable(table, texts, molecules, labels, by_column if split == "time" else None)
     require_different(labels, rows.kept, table.where, columns)
-    parts = _parts(table, rows, molecules, texts, split, by_column, seed)
+    cluster = _clusters(molecules, rows) if split in ("cluster", "similarity") else None
+    parts = _parts(table, rows, molecules, texts, split, by_column, seed, cluster, closest)
     environment, values, value_names = _environments(table, rows, molecules, parts, env, split, by_column)
     splits, scaffolds = _graphs(molecules, rows, parts, labels, values, environment)
+    if cluster is not None:
+        for part, chosen in parts.items():
+            splits[part].columns["cluster"] = torch.from_numpy(cluster[chosen])
     options = {
         "smiles": as_option(smiles),
         "label": as_option(columns) if names != ("*",) else "*",
@@ -100,6 +109,7 @@ def molecule_table(
         **{k: v for k, v in {"task": task}.items() if v is not None},
         **({} if scheme == "drugood" else {"features": scheme}),
         **({} if split != "random" else {"seed": seed}),
+        **({} if split != "similarity" or closest == CLOSEST else {"closest": closest}),
         **({} if strict else {"strict": False}),
         **({} if max_atoms == MOST_ATOMS else {"max_atoms": max_atoms}),
     }
@@ -215,11 +225,32 @@ def times_of(table: Table, column: str) -> np.ndarray:
     return np.where(moments.isna(), np.nan, moments.astype("int64").to_numpy().astype(float))
 
 
+def _clusters(molecules: Molecules, rows: _Rows) -> np.ndarray:
+    """The cluster of each kept row."""
+    used, place = np.unique(rows.molecule, return_inverse=True)
+    return clusters_of(fingerprints(molecules.packed()[torch.from_numpy(used)]))[place.reshape(-1)]
+
+
 def _parts(
-    table: Table, rows: _Rows, molecules: Molecules, texts: list[str], split: str, by: str | None, seed: int
+    table: Table,
+    rows: _Rows,
+    molecules: Molecules,
+    texts: list[str],
+    split: str,
+    by: str | None,
+    seed: int,
+    cluster: np.ndarray | None = None,
+    closest: float = CLOSEST,
 ) -> Parts:
     """Positions among the kept rows."""
-    if split == "scaffold":
+    if split == "cluster":
+        parts = largest_trains(np.zeros(0, np.int64) if cluster is None else cluster)
+    elif split == "similarity":
+        used, place = np.unique(rows.molecule, return_inverse=True)
+        parts = largest_trains(
+            pieces_of(fingerprints(molecules.packed()[torch.from_numpy(used)]), closest)[place.reshape(-1)]
+        )
+    elif split == "scaffold":
         parts = largest_first(molecules.scaffold[rows.molecule].tolist())
     elif split == "size":
         parts = in_order(molecules.sizes[rows.molecule])

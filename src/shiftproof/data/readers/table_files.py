@@ -7,13 +7,14 @@ from typing import Any
 
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.readers.featurising import MOST_ATOMS
+from shiftproof.data.readers.molecule_clusters import CLOSEST
 from shiftproof.data.readers.molecule_tables import molecule_table
+from shiftproof.data.readers.smiles_column import smiles_among
 from shiftproof.data.readers.tables import TABLES, read_table
 from shiftproof.data.readers.tabular import feature_table
 from shiftproof.errors import ShiftproofError
+from shiftproof.ranges import Share
 from shiftproof.registry import register
-
-USUAL_SMILES = ("smiles", "SMILES", "Smiles", "canonical_smiles")
 
 
 def read_samples(
@@ -29,15 +30,15 @@ def read_samples(
     seed: int = 0,
     strict: bool = True,
     max_atoms: int = MOST_ATOMS,
+    closest: Share = CLOSEST,
 ) -> Dataset:
     """A CSV, TSV or Parquet file: molecules (see `molecule_table`) where a column holds SMILES, else plain features.
 
-    `smiles` names that column; left out, a column called smiles is taken, and where there is none every column is a
-    feature (see `feature_table`).
+    `smiles` names that column; left out, a column called smiles is taken, or the first whose texts are molecules, and
+    where there is none every column is a feature (see `feature_table`).
     """
     if smiles is None:
-        names = read_table(path).names
-        smiles = next((name for name in USUAL_SMILES if name in names), None)
+        smiles = smiles_among(read_table(path))
     if smiles is None:
         return feature_table(path, label=label, env=env, split=split, by=by, test=test, task=task, seed=seed)
     if test is not None:
@@ -54,6 +55,7 @@ def read_samples(
         seed=seed,
         strict=strict,
         max_atoms=max_atoms,
+        closest=closest,
     )
 
 
