@@ -35,6 +35,7 @@ _HOMES = {
     "ShiftproofError": "errors",
     "Trainer": "training",
     "Weighted": "training",
+    "adapt": "api.adapting",
     "attack": "robustness.attacks",
     "audit": "robustness.audit",
     "calibrate": "confidence",
@@ -80,6 +81,7 @@ __all__ = [
     "Trainer",
     "Weighted",
     "__version__",
+    "adapt",
     "attack",
     "audit",
     "calibrate",
@@ -99,6 +101,7 @@ if TYPE_CHECKING:
     from shiftproof.api import fit_seeds as fit_seeds
     from shiftproof.api import leave_one_domain_out as leave_one_domain_out
     from shiftproof.api import predict as predict
+    from shiftproof.api.adapting import adapt as adapt
     from shiftproof.api.estimators import ShiftproofClassifier as ShiftproofClassifier
     from shiftproof.confidence import calibrate as calibrate
     from shiftproof.data import Dataset as Dataset

@@ -30,6 +30,7 @@ from shiftproof.training.steps import Compile
 from shiftproof.training.trainer import Trainer
 
 _OF_RUN = ("out", "resume", "device", "devices", "compile", "deterministic", "progress", "callbacks")
+_GIVEN_TO_FIT = ("seed", "balance", "network", *_OF_RUN)
 _NOT_SETTINGS = {"balance", "seed", "network", *_OF_RUN}
 
 
@@ -48,6 +49,7 @@ def fit(
     network: Network | nn.Module | None = None,
     progress: Style = "none",
     callbacks: Sequence[Callback | Callable[[Training], Any]] = (),
+    refit: bool = False,
     **settings: Any,
 ) -> Run:
     """Train a method on a data set and return its `Run`.
@@ -62,9 +64,28 @@ def fit(
     `balance` says how the loss terms become one gradient: "weighted" (the default) or "pair", whose options are
     settings too, or a `Balance` of your own. `callbacks` are told when the run starts, after each epoch and when it
     ends, and may stop it: objects of `shiftproof.Callback`, or functions that are called after each epoch.
+    With `refit` the method (the one that "auto" chose) is trained once more on all rows, those of val and test too, for
+    use: the metrics stay those of the run that had not seen them, which lies in `out/judged`.
     """
     dataset = (data if isinstance(data, Dataset) else load_samples(data)).check()
     seed = fitting(seed, Seed, "'seed'")
+    if refit:
+        return _fit_twice(
+            method,
+            dataset,
+            None if out is None else Path(out),
+            seed=seed,
+            resume=resume,
+            device=device,
+            devices=devices,
+            compile=compile,
+            deterministic=deterministic,
+            balance=balance,
+            network=network,
+            progress=progress,
+            callbacks=callbacks,
+            **settings,
+        )
     if isinstance(method, str) and method == "auto":
         from shiftproof.api.choosing import fit_auto
 
@@ -76,6 +97,23 @@ def fit(
     more |= {"progress": progress, "callbacks": callbacks, "devices": devices}
     loop = loop_for(method, dataset, seed=seed, balance=balance, network=network, **more, **settings)
     return loop.whole()
+
+
+def _fit_twice(method: Any, dataset: Dataset, out: Path | None, **settings: Any) -> Run:
+    """The method judged on rows held out, then trained on all of them."""
+    from shiftproof.api.refitting import JUDGED, refitted
+
+    if isinstance(method, Method) or isinstance(settings.get("network"), nn.Module):
+        raise ShiftproofError("a method or network that is built already cannot be trained twice; name it for refit")
+    judged = fit(method, dataset, out=None if out is None else out / JUDGED, **settings)
+    chosen = judged.timing.get("chosen") if method == "auto" else None
+    if chosen is not None:
+        from shiftproof.api.candidates import accepts
+
+        method = chosen["method"]
+        own = {key: value for key, value in settings.items() if key in _GIVEN_TO_FIT or accepts(method, key)}
+        settings = {**own, **chosen["settings"]}
+    return refitted(judged, dataset, lambda rows, more: fit(method, rows, out=out, **more), settings, out)
 
 
 def fit_seeds(

@@ -169,7 +169,9 @@ def _how_far(dataset: Any, out: Path, quiet: bool) -> None:
     from shiftproof.drawing.molecule_figures import draw_likeness
 
     near = nearest(test, train, MOST_COMPARED)
-    picture = draw_likeness(near, out / "similarity.png", title=f"split: {dataset.options.get('split', 'given')}")
+    picture = draw_likeness(
+        near, out / "similarity.png", title=f"split: {dataset.options.get('split', 'given')}; the line is the median"
+    )
     print(f"{said_of(near)}; see {picture}", file=sys.stderr)
 
 

@@ -34,7 +34,7 @@ def draw_likeness(near: np.ndarray, path: Path, *, title: str) -> Path:
         axes.hist(near, bins=np.linspace(0, 1, 21), color=BLUE, edgecolor="white", linewidth=0.5)
         axes.axvline(float(np.median(near)), color=GREY, linewidth=1)
         axes.set_xlim(0, 1)
-        axes.set_xlabel("Tanimoto similarity (ECFP4) to the nearest training molecule; the line is the median")
+        axes.set_xlabel("Tanimoto similarity to the nearest training molecule")
         axes.set_ylabel("test molecules")
         axes.set_title(title, fontsize=9, loc="left")
     return path
