@@ -116,6 +116,7 @@ def test_an_extra_that_is_there_is_handed_over() -> None:
         ("CONTRIBUTING.md", "attack"),
         ("docs/getting-started.md", None),
         ("docs/compare.md", None),
+        ("docs/confidence.md", None),
         ("docs/datasets.md", None),
         ("docs/pair.md", None),
         ("docs/speed.md", "larger"),

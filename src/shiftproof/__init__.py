@@ -43,6 +43,8 @@ _HOMES = {
     "diagnose": "diagnosis",
     "explain": "explanations",
     "leave_one_domain_out": "api.leaving_out",
+    "suggest": "confidence",
+    "watch": "diagnosis",
 }
 _ROOMS = (
     "api",
@@ -94,6 +96,8 @@ __all__ = [
     "load",
     "predict",
     "register",
+    "suggest",
+    "watch",
 ]
 
 if TYPE_CHECKING:
@@ -104,6 +108,7 @@ if TYPE_CHECKING:
     from shiftproof.api.adapting import adapt as adapt
     from shiftproof.api.estimators import ShiftproofClassifier as ShiftproofClassifier
     from shiftproof.confidence import calibrate as calibrate
+    from shiftproof.confidence import suggest as suggest
     from shiftproof.data import Dataset as Dataset
     from shiftproof.data import DomainSet as DomainSet
     from shiftproof.data import GraphBatch as GraphBatch
@@ -112,6 +117,7 @@ if TYPE_CHECKING:
     from shiftproof.data import Predictions as Predictions
     from shiftproof.data.readers.loading import load as load
     from shiftproof.diagnosis import diagnose as diagnose
+    from shiftproof.diagnosis import watch as watch
     from shiftproof.errors import ShiftproofError as ShiftproofError
     from shiftproof.explanations import explain as explain
     from shiftproof.methods import Method as Method

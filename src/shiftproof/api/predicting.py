@@ -5,6 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from shiftproof.confidence.calibration import Calibration
+from shiftproof.confidence.expected import FEWEST_ROWS
 from shiftproof.data.readers.new_rows import Given, Rejected
 from shiftproof.errors import ShiftproofError
 from shiftproof.runtime.files import write_csv
@@ -29,6 +33,9 @@ def write_predictions(
     predictions = predictions_of(run, given)
     predictions.write(out)
     written: dict[str, Any] = {"samples": len(given.rows), "file": str(out)}
+    if isinstance(run.says_more, Calibration) and given.samples is not None and len(given.rows) >= FEWEST_ROWS:
+        usable = torch.from_numpy(given.rows)
+        written["expected"] = run.says_more.expect(run, given.samples, predictions.logits[usable]).to_json()
     if given.rejected:
         beside = out.with_suffix(".rejected.csv")
         write_rejected(beside, given.rejected)

@@ -71,6 +71,12 @@ def calibrate(
     if made.facts:
         lines = [[name, *_cells(told)] for name, told in made.facts.items()]
         print_table("", ["split", "rows", "coverage", "worst", "size", "guarantee", "error"], lines)
+    for name, told in made.facts.items():
+        if told.get("expected"):
+            measured = told["expected"]["measured"]
+            print(
+                f"{name}: {told['expected']['sentence']}" + ("" if measured is None else f"; measured {measured:.2f}")
+            )
     print(f"kept in {out or run}; shiftproof predict {out or run} DATA --out predictions.csv")
 
 

@@ -31,6 +31,8 @@ def predict(
     written = write_predictions(run, data, out, split=split, smiles=smiles)
     if not as_json and "rejected" in written:
         note_rejected(written)
+    if not as_json and "expected" in written:
+        print(written["expected"]["sentence"])
     print(json.dumps(written) if as_json else f"{written['samples']} predictions in {out}")
 
 

@@ -10,16 +10,19 @@ Everything here works on the outputs of any model; `sp.calibrate` joins it to a 
 
 `calibrate` does all of it for a run and keeps it with the run (`calibration`, `calibration_files`): `trust` and
 `familiarity` say when not to believe it, `held_out` trains again where too few rows are left, `covered` holds it
-against known labels. `conformal` makes sets and intervals (`scores`, `quantiles`, `ratios` with their `overlap`,
-`label_shift`, `cross` for the jackknife+), `calibrator` makes probabilities true (`recalibration`) and `reliability`
-says whether they are.
+against known labels. `expected_score` says what to expect without labels (`score_estimates`), `what_moved` where a
+drop comes from (`attribution`), `suggest` what to measure next. `conformal` makes sets and intervals (`scores`,
+`quantiles`, `ratios` with their `overlap`, `label_shift`, `cross` for the jackknife+), `calibrator` makes
+probabilities true (`recalibration`) and `reliability` says whether they are.
 """
 
+from shiftproof.confidence.attribution import Attribution, attribute_drop, what_moved
 from shiftproof.confidence.calibrating import calibrate
 from shiftproof.confidence.calibration import Calibration
 from shiftproof.confidence.calibrator import Calibrator, calibrator
 from shiftproof.confidence.conformal import Conformal, conformal
 from shiftproof.confidence.cross import cross_intervals, cv_plus
+from shiftproof.confidence.expected import Expected, expected_score
 from shiftproof.confidence.label_shift import class_ratios, shifted_probabilities
 from shiftproof.confidence.overlap import Overlap, effective_size
 from shiftproof.confidence.ratios import Ratio, likelihood_ratio
@@ -30,15 +33,20 @@ from shiftproof.confidence.reliability import (
     reliability,
     reliability_by_environment,
 )
+from shiftproof.confidence.suggesting import Suggestion, suggest
 
 __all__ = [
+    "Attribution",
     "Calibration",
     "Calibrator",
     "Conformal",
+    "Expected",
     "Map",
     "Overlap",
     "Ratio",
     "Reliability",
+    "Suggestion",
+    "attribute_drop",
     "calibrate",
     "calibrator",
     "class_ratios",
@@ -47,9 +55,12 @@ __all__ = [
     "cv_plus",
     "draw_reliability",
     "effective_size",
+    "expected_score",
     "fit_map",
     "likelihood_ratio",
     "reliability",
     "reliability_by_environment",
     "shifted_probabilities",
+    "suggest",
+    "what_moved",
 ]

@@ -9,10 +9,11 @@ from typing import Any, Literal
 import numpy as np
 from torch import Tensor
 
-from shiftproof.confidence.calibration import Calibration, Promise
+from shiftproof.confidence.calibration import Calibration, Promise, plain_metric
 from shiftproof.confidence.calibrator import Over, calibrator
 from shiftproof.confidence.conformal import GUARANTEES
 from shiftproof.confidence.covered import confidence_of, coverage_on, losses_of
+from shiftproof.confidence.expected import FEWEST_ROWS
 from shiftproof.confidence.familiarity import Distances, Familiarity, Structure, likeness, nearest, structure_of
 from shiftproof.confidence.features import features_of
 from shiftproof.confidence.held_out import PARTS, held_out_outputs, parts_of
@@ -20,6 +21,7 @@ from shiftproof.confidence.outputs import labels_for, probabilities_of
 from shiftproof.confidence.quantiles import require_coverage
 from shiftproof.confidence.recalibration import Kind
 from shiftproof.confidence.regions import Environments, environments_of
+from shiftproof.confidence.score_estimates import measured
 from shiftproof.confidence.trust import rule_for
 from shiftproof.data.dataset import Dataset, Split
 from shiftproof.data.domains import DomainSet
@@ -29,9 +31,10 @@ from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.training.predicting import given_to
 from shiftproof.training.run import Run
 
-# rows below which the split "val" is too few: the coverage of 90 % sets made of 100 rows deviates by .03 (the law of it
-# is a beta distribution, Vovk 2012), that of fewer by more
-FEWEST_TO_CALIBRATE = 100
+# rows below which the split "val" is too few: a shift leaves a tenth of them or so after weighting, and 50 are needed
+# for the coverage of 90 % sets to deviate by .04 (the law of it is a beta distribution, Vovk 2012)
+FEWEST_TO_CALIBRATE = 500
+FEW = 100  # rows with which coverage deviates by .03 even where nothing moved
 From = Literal["auto", "val", "held-out"]
 
 
@@ -79,7 +82,7 @@ def calibrate(
     dataset = data if isinstance(data, Dataset) else None if data is not None else own_data(run)
     split, logits, labels, source, name = _rows(run, dataset, data, rows)
     notes: list[str] = []
-    if len(labels) < FEWEST_TO_CALIBRATE:
+    if len(labels) < FEW:
         notes.append(f"only {len(labels)} rows calibrate: coverage may be off by several points")
     train = split if dataset is None else dataset.train
     features = features_of(run, split)
@@ -149,14 +152,21 @@ def facts_of(run: Run, made: Calibration, dataset: Dataset, *, seed: int = 0) ->
             continue
         seen = made.familiarity.directions(features_of(run, split))
         env = environments_of(split, seen, dataset, name, seed=seed)
-        found[name] = coverage_on(made, run.logits(split), split.y, seen, env)
+        logits = run.logits(split)
+        found[name] = coverage_on(made, logits, split.y, seen, env)
+        if name != "val" and min(len(split), len(made.labels)) >= FEWEST_ROWS:
+            metric = plain_metric(str(run.config["metric"]), made.task)
+            told = made.expect_of(logits, seen, metric).to_json()
+            y = labels_for(split.y, len(logits), made.task, classes=logits.shape[1] if logits.ndim == 2 else 2)
+            score = measured(metric, made.task, probabilities_of(logits, made.task), y)
+            found[name]["expected"] = {**told, "measured": score if np.isfinite(score) else None}
     return found
 
 
 def _rows(run: Run, dataset: Dataset | None, data: Any, rows: From) -> tuple[Split, Tensor, Tensor, str, str]:
     """The samples that calibrate, the model's outputs of them, their labels, where they are from, and which split."""
     if dataset is None:
-        split = _labelled(run, data)
+        split = labelled(run, data)
         return split, run.logits(split), split.y, f"{len(split)} given rows", ""
     val = dataset.splits.get("val")
     enough = val is not None and len(val) >= FEWEST_TO_CALIBRATE
@@ -181,8 +191,8 @@ def _parted(train: Split, seen: np.ndarray, dataset: Dataset) -> Environments:
     return Environments(np.arange(len(train)) % PARTS, tuple(map(str, range(PARTS))), "part", made=True)
 
 
-def _labelled(run: Run, data: Any) -> Split:
-    """The given rows as samples with labels."""
+def labelled(run: Run, data: Any) -> Split:
+    """Anything that `run.predict` takes as samples with labels; rows without one are an error."""
     if isinstance(data, GraphSet | DomainSet):
         samples = data
     else:
@@ -190,12 +200,12 @@ def _labelled(run: Run, data: Any) -> Split:
         samples = given.samples
         if given.problems:
             row, why = next(iter(given.problems.items()))
-            raise ShiftproofError(f"row {row + 1} of the calibration data cannot be used: {why}")
+            raise ShiftproofError(f"row {row + 1} cannot be used: {why}")
         if samples is not None and samples.y is None and given.labels is not None:
             unknown_row = int(given.labels.reshape(len(given.labels), -1).isnan().any(1).nonzero()[0]) + 1
-            raise ShiftproofError(f"row {unknown_row} of the calibration data has no label")
+            raise ShiftproofError(f"row {unknown_row} has no label")
     if samples is None or samples.y is None or len(samples) == 0:
-        raise ShiftproofError("calibration takes rows with labels, and these have none")
+        raise ShiftproofError("rows with labels are needed, and these have none")
     return samples
 
 

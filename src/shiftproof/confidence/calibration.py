@@ -14,11 +14,13 @@ from torch import Tensor
 
 from shiftproof.confidence.calibrator import Calibrator
 from shiftproof.confidence.conformal import Conformal, Guarantee, conformal
+from shiftproof.confidence.expected import Expected, expected_of
 from shiftproof.confidence.familiarity import Distances, Familiarity, structure_of
 from shiftproof.confidence.features import features_of
 from shiftproof.confidence.outputs import probabilities_of
 from shiftproof.confidence.quantiles import fewest, pooled
 from shiftproof.confidence.ratios import Ratio, likelihood_ratio
+from shiftproof.confidence.score_estimates import Outputs
 from shiftproof.confidence.trust import RARE, Rule, familiar, reasons
 from shiftproof.data.dataset import Split, Task
 from shiftproof.errors import ShiftproofError
@@ -59,6 +61,11 @@ class Calibration:
 
     def __repr__(self) -> str:
         return f"Calibration({self.coverage:.0%} by {self.source}; guarantee {self.guarantee}; {self.calibrator.kind})"
+
+    @property
+    def held_out(self) -> bool:
+        """Whether training rows calibrate, each predicted by a model that did not see it."""
+        return "did not see" in self.source
 
     @cached_property
     def raw(self) -> np.ndarray:
@@ -132,6 +139,18 @@ class Calibration:
             found["nearest"] = [round(float(value), 4) for value in distances.similarity]
         return {**found, "guarantee": [guarantee] * len(samples)}
 
+    def expect(self, run: Run, samples: Split, logits: Tensor | None = None, *, metric: str | None = None) -> Expected:
+        """What the run is expected to score on samples without labels, from the rows that calibrate."""
+        logits = run.logits(samples) if logits is None else logits
+        seen = self.familiarity.directions(features_of(run, samples))
+        return self.expect_of(logits, seen, metric or plain_metric(str(run.config["metric"]), self.task))
+
+    def expect_of(self, logits: Tensor, seen: np.ndarray, metric: str) -> Expected:
+        """As `expect`, of outputs that are at hand."""
+        known = Outputs(self.task, self.raw, self.labels, self.seen.astype(float))
+        new = Outputs(self.task, probabilities_of(logits, self.task), None, seen.astype(float))
+        return expected_of(known, new, metric, self.env)
+
     def _said(
         self, raw: np.ndarray, scores: np.ndarray, guarantee: Guarantee, ratio: Ratio | None, classes: Sequence[Any]
     ) -> tuple[dict[str, Sequence[Any]], np.ndarray]:
@@ -167,6 +186,13 @@ class Calibration:
 
     def with_facts(self, facts: Mapping[str, Any]) -> Calibration:
         return replace(self, facts=facts)
+
+
+def plain_metric(metric: str, task: Task) -> str:
+    """The metric, or what one over several environments is made of; the squared error of a regression's loss."""
+    if metric in ("worst_group", "percentile10"):
+        return "pearson" if task == "regression" else "accuracy"
+    return "mse" if task == "regression" and metric == "loss" else metric
 
 
 def classes_named(run: Run, scores: np.ndarray) -> tuple[Any, ...]:

@@ -39,7 +39,8 @@ def environments_of(
 def regions(features: np.ndarray, most: int = MOST_REGIONS, *, seed: int = 0) -> Environments:
     """Rows grouped by where their features lie (k-means), in groups of a hundred rows or so."""
     count = int(np.clip(len(features) // (3 * FEWEST_IN_A_REGION), 1, most))
-    if count < 2 or not np.ptp(features, axis=0).any():
+    count = min(count, len(np.unique(features, axis=0)))  # rows that are alike cannot be told apart
+    if count < 2:
         return Environments(np.zeros(len(features), int), ("all rows",), "region", made=True)
     from sklearn.cluster import KMeans
 

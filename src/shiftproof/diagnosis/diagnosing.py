@@ -11,7 +11,7 @@ from shiftproof.data.readers.loading import load_samples
 from shiftproof.diagnosis.advice import advise, unknowns
 from shiftproof.diagnosis.diagnosis import Diagnosis
 from shiftproof.diagnosis.drawing import picture
-from shiftproof.diagnosis.drops import NEW_ENVIRONMENT, linear_drops, network_drops
+from shiftproof.diagnosis.drops import NEW_ENVIRONMENT, linear_drops, network_drops, network_expected
 from shiftproof.diagnosis.shifts import find_shifts
 from shiftproof.diagnosis.shortcuts import measure_shortcuts
 from shiftproof.diagnosis.summaries import summarise
@@ -51,7 +51,7 @@ def diagnose(
     findings = find_shifts(dataset, summaries, seed=seed)
     shortcuts = measure_shortcuts(dataset, seed=seed)
     drops = linear_drops(dataset, summaries, seed=seed)
-    tracking, notes = None, []
+    tracking, notes, foretold_scores = None, [], []
     if assistant:
         trainable = dataset.task in ("multiclass", "binary") and len(dataset.train) >= FEWEST_TO_TRAIN
         if trainable:
@@ -66,6 +66,7 @@ def diagnose(
             )
             small = Dataset(**{**vars(small), "metric": dataset.metric})
             drops = network_drops(small, model, epochs=epochs, seed=seed) + drops
+            foretold_scores = network_expected(small, model, epochs=epochs)
         else:
             notes.append(f"An assistant needs classes and {FEWEST_TO_TRAIN} training samples, so none was trained.")
     foretold = any(drop.where == NEW_ENVIRONMENT for drop in drops)
@@ -78,6 +79,7 @@ def diagnose(
         advice=None if shortcuts is None else advise(dataset, shortcuts),
         tracking=tracking,
         drops=tuple(drops),
+        expected=tuple(foretold_scores),
         unknown=said,
         notes=tuple(notes),
         seed=seed,

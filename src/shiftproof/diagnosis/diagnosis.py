@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof.diagnosis.advice import Advice
-from shiftproof.diagnosis.drops import Drop
+from shiftproof.diagnosis.drops import Drop, Foretold
 from shiftproof.diagnosis.findings import Finding
 from shiftproof.diagnosis.shortcuts import Shortcuts
 from shiftproof.diagnosis.tracking import Tracking
@@ -19,8 +19,9 @@ from shiftproof.diagnosis.tracking import Tracking
 class Diagnosis:
     """What is wrong with a data set, as far as it can be known.
 
-    `findings` are the tested shifts, `alarms` those that are real and not negligible (the chance of any false one is
-    1 %); `shortcuts` and `advice` are there where the ground truth is, `tracking` where an assistant was trained.
+    `expected` is what the assistant would be expected to score without labels. `findings` are the tested shifts,
+    `alarms` those that are real and not negligible (the chance of any false one is 1 %); `shortcuts` and `advice` are
+    there where the ground truth is, `tracking` where an assistant was trained.
     """
 
     data: str
@@ -33,6 +34,7 @@ class Diagnosis:
     unknown: tuple[str, ...]
     notes: tuple[str, ...] = ()
     seed: int = 0
+    expected: tuple[Foretold, ...] = ()
 
     @property
     def alarms(self) -> tuple[Finding, ...]:

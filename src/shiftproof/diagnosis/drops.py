@@ -10,15 +10,21 @@ import numpy as np
 import torch
 from scipy import stats
 
+from shiftproof.confidence.expected import FEWEST_ROWS, Expected, expected_score
+from shiftproof.confidence.features import Directions, features_of
+from shiftproof.confidence.outputs import probabilities_of
+from shiftproof.confidence.regions import environments_of
 from shiftproof.data.dataset import Dataset
 from shiftproof.diagnosis.comparing import CONFIDENCE, FEWEST
 from shiftproof.diagnosis.linear import LinearModel, halves
 from shiftproof.diagnosis.shifts import relation_model
 from shiftproof.diagnosis.summaries import Summary
 from shiftproof.diagnosis.tracking import HELD
+from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import Method
 from shiftproof.statistics.metrics import LOWER_IS_BETTER, Predictions, measure
 from shiftproof.training.evaluation import predict
+from shiftproof.training.run import Run
 
 RESAMPLES = 400
 FEWEST_ENVIRONMENTS = 3  # with two, one degree of freedom is left and the interval says nothing
@@ -55,6 +61,19 @@ class Drop:
         return f"{metric_name(self.metric)} of {self.model} on {self.where}: {fall}{note}"
 
 
+@dataclass(frozen=True)
+class Foretold:
+    """What a model is expected to score on a split, without a look at its labels."""
+
+    where: str
+    model: str
+    expected: Expected
+
+    @property
+    def sentence(self) -> str:
+        return f"without the labels of {self.where}, {self.model}: {self.expected.sentence}"
+
+
 def metric_of(dataset: Dataset) -> str:
     """The data set's metric, or its plain form where that one looks at several environments."""
     plain = "pearson" if dataset.task == "regression" else "accuracy"
@@ -86,6 +105,34 @@ def network_drops(dataset: Dataset, model: Method, *, epochs: int, seed: int = 0
     metric = metric_of(dataset)
     found = (_measured(split, name, metric, before, after, seed) for split, after in seen.items())
     return [drop for drop in found if drop is not None]
+
+
+def network_expected(dataset: Dataset, model: Method, *, epochs: int) -> list[Foretold]:
+    """What a trained assistant is expected to score on every other split, as if its labels were not there."""
+    run = Run(model, {"task": dataset.task}, {}, [], 0, "last")
+    metric, found = metric_of(dataset), []
+    held = dataset[HELD]
+    known_features = features_of(run, held)
+    if len(held) < FEWEST_ROWS or dataset.task not in ("binary", "multiclass"):
+        return []
+    directions = Directions.of(known_features)
+    known = directions(known_features)
+    env = environments_of(held, known, dataset, "train").numbers
+    said = probabilities_of(run.logits(held), dataset.task)
+    for name, split in dataset.splits.items():
+        if name in ("train", HELD) or len(split) < FEWEST_ROWS:
+            continue
+        new = directions(features_of(run, split))
+        scores = probabilities_of(run.logits(split), dataset.task)
+        try:
+            told = expected_score(
+                said, held.y, scores, metric=metric, env=env, features=known, new_features=new, task=dataset.task
+            )
+        except ShiftproofError:  # the held-out rows are of one class: there is no score to begin with
+            continue
+        if math.isfinite(told.value):
+            found.append(Foretold(name, f"ERM after {epochs} epochs", told))
+    return found
 
 
 def _measured(where: str, model: str, metric: str, before: Predictions, after: Predictions, seed: int) -> Drop | None:

@@ -19,6 +19,9 @@ def sections(diagnosis: Diagnosis) -> dict[str, list[str]]:
         told["Assistant"] = _assistant(diagnosis.tracking, diagnosis.shortcuts)
     if diagnosis.drops:
         told["Expected drop"] = [f"{drop.sentence[0].upper()}{drop.sentence[1:]}." for drop in diagnosis.drops]
+    if diagnosis.expected:
+        lines = told.setdefault("Expected drop", [])
+        lines += [f"{one.sentence[0].upper()}{one.sentence[1:]}." for one in diagnosis.expected]
     if diagnosis.unknown or diagnosis.notes:
         told["What cannot be known"] = [*diagnosis.unknown, *diagnosis.notes]
     return told

@@ -5,4 +5,4 @@ printed figures. `command` is what `shiftproof bench` does, `catalogue` lists th
 reads a folder of tables. No other room imports this one; importing it registers every recipe.
 """
 
-from shiftproof.papers import ciga, feat, gala, gmt, hao, molecules, pair  # noqa: F401
+from shiftproof.papers import ciga, confidence, feat, gala, gmt, hao, molecules, pair  # noqa: F401

@@ -12,6 +12,7 @@ from shiftproof.errors import ShiftproofError
 from shiftproof.registry import datasets
 from shiftproof.report import figures
 from shiftproof.report import sentences as words
+from shiftproof.report.confidence import confidence_of
 from shiftproof.report.records import find_runs
 from shiftproof.report.repeat import command_of, pictures, why_chosen
 from shiftproof.report.rows import Row, differing, make_rows, shown, worth_showing
@@ -166,6 +167,7 @@ def _section(data: str, rows: list[Row], number: int, several: bool) -> dict[str
         "tracked": figures.tracked_figure(drawn, name, f"tracked-{number}"),
         "left_out": len(rows) - len(drawn),
         "environments": _environments(same, task),
+        "confidence": confidence_of(rows),
     }
 
 

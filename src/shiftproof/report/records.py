@@ -11,7 +11,7 @@ from typing import Any
 from shiftproof.errors import ShiftproofError
 from shiftproof.runtime.files import read_json
 from shiftproof.training.run import CONFIG, HISTORY, METRICS, TIMING
-from shiftproof.training.run_files import require_own_pages
+from shiftproof.training.run_files import CALIBRATION, DIGESTS, digest_of_json, require_own_pages
 
 _NEEDED = {"data": str, "method": str, "seed": int, "metric": str, "task": str, "training": dict}
 
@@ -27,6 +27,7 @@ class Record:
     timing: dict[str, float]
     selection: str
     selected_epoch: int
+    calibration: dict[str, Any] | None = None  # what a calibrated run carries, without its tensors
 
     @property
     def seed(self) -> int:
@@ -95,4 +96,15 @@ def _read(place: Path, name: str) -> Record:
         whole = False
     if not whole or not isinstance(timing, dict) or not all(isinstance(entry, dict) for entry in history):
         raise ShiftproofError(f"{METRICS}, {HISTORY} or {TIMING} does not hold what a run of shiftproof writes")
-    return Record(name, config, metrics, history, timing, selection, epoch)
+    return Record(name, config, metrics, history, timing, selection, epoch, _calibration(place))
+
+
+def _calibration(place: Path) -> dict[str, Any] | None:
+    """What the run's calibration says of itself; None where the run has none."""
+    if not (place / CALIBRATION).is_file():
+        return None
+    page = read_json(place / CALIBRATION, "a report")
+    noted = page.pop(DIGESTS, {}) if isinstance(page, dict) else {}
+    if not isinstance(noted, dict) or noted.get(CALIBRATION) != digest_of_json(page):
+        raise ShiftproofError(f"{CALIBRATION} was changed since the run was calibrated; calibrate the run again")
+    return page

@@ -11,6 +11,7 @@ from shiftproof.data.published import (  # noqa: F401
     drugood,
     grb,
     heterophilous,
+    moleculeace,
     moleculenet,
     molhiv,
     mutag,

@@ -20,14 +20,20 @@ class _File:
 
     file: str
     smiles: str
-    label: str
+    label: str | tuple[str, ...]
     strict: bool = True
 
 
+_TOX21 = (
+    *(f"NR-{name}" for name in ("AR", "AR-LBD", "AhR", "Aromatase", "ER", "ER-LBD", "PPAR-gamma")),
+    *(f"SR-{name}" for name in ("ARE", "ATAD5", "HSE", "MMP", "p53")),
+)
 FILES = {
     "bace": _File("bace.csv.gz", "mol", "Class"),
     "bbbp": _File("BBBP.csv.gz", "smiles", "p_np"),
     "hiv": _File("HIV.csv.gz", "smiles", "HIV_active", strict=False),
+    "clintox": _File("clintox.csv.gz", "smiles", "CT_TOX", strict=False),
+    "tox21": _File("tox21.csv.gz", "smiles", _TOX21, strict=False),
 }
 
 
@@ -36,12 +42,12 @@ SPLITS = ("scaffold", "cluster", "similarity", "size", "random")
 
 @register("moleculenet", tags=("graphs", "molecules", "files", "environments"))
 def moleculenet(
-    name: Literal["bace", "bbbp", "hiv"] = "bace",
+    name: Literal["bace", "bbbp", "hiv", "clintox", "tox21"] = "bace",
     split: Literal["scaffold", "cluster", "similarity", "size", "random"] = "scaffold",
     features: str = "drugood",
     seed: int = 0,
 ) -> Dataset:
-    """BACE, BBBP or HIV of MoleculeNet, read as a table of your own is; by scaffold, OGB's split (needs its file)."""
+    """BACE, BBBP, HIV, ClinTox or Tox21 of MoleculeNet as a table of your own, split as OGB splits (needs its file)."""
     if name not in FILES:
         raise unknown("set of MoleculeNet", name, FILES)
     if split not in SPLITS:
