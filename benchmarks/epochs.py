@@ -14,6 +14,7 @@ import statistics
 import time
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("SHIFTPROOF_REUSE_MEMORY", "1")  # as the command does
 
 import torch
 from torch import Tensor, nn

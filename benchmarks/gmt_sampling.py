@@ -20,6 +20,8 @@ import sys
 import time
 from pathlib import Path
 
+os.environ.setdefault("SHIFTPROOF_REUSE_MEMORY", "1")  # as the command does
+
 import torch
 
 import shiftproof as sp

@@ -16,10 +16,13 @@ and its slope there is steep.
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+os.environ.setdefault("SHIFTPROOF_REUSE_MEMORY", "1")  # as the command does
 
 import torch
 from gmt_sampling import epoch_seconds, first_batches, load

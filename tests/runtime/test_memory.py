@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 
 import pytest
@@ -17,6 +18,7 @@ PAGES = 4 * NUMBERS // resource.getpagesize()
 @pytest.fixture
 def glibc(monkeypatch):
     monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)
+    monkeypatch.setenv(memory.VARIABLE, "1")
     memory._glibc.cache_clear()
     if memory._glibc() is None:
         pytest.skip("a C library that cannot be told, or was told already")
@@ -82,6 +84,7 @@ def test_afterwards_it_is_given_back_also_when_the_run_fails(glibc):
 @pytest.mark.parametrize("name", ["MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"])
 def test_settings_of_the_user_are_left_alone(monkeypatch, name):
     monkeypatch.setenv(name, "1")
+    monkeypatch.setenv(memory.VARIABLE, "1")
     memory._glibc.cache_clear()
     try:
         assert memory._glibc() is None
@@ -90,6 +93,24 @@ def test_settings_of_the_user_are_left_alone(monkeypatch, name):
     finally:
         monkeypatch.undo()
         memory._glibc.cache_clear()
+
+
+def test_the_allocator_of_a_process_that_has_not_asked_is_left_alone(glibc, monkeypatch):
+    monkeypatch.delenv(memory.VARIABLE)
+    with memory.reused_memory(CPU):
+        assert memory._inside == 0
+
+
+def test_the_command_asks_for_it_and_a_user_may_refuse(monkeypatch):
+    import shiftproof.cli as cli
+
+    for said, expected in ((None, "1"), ("0", "0")):
+        monkeypatch.delenv(memory.VARIABLE, raising=False)
+        if said is not None:
+            monkeypatch.setenv(memory.VARIABLE, said)
+        monkeypatch.setattr(cli, "app", lambda: None)
+        cli.main()
+        assert os.environ[memory.VARIABLE] == expected
 
 
 def test_a_gpu_has_its_own_way():

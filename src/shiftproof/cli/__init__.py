@@ -6,6 +6,7 @@ need when they run, so that `--help` answers at once.
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -29,6 +30,7 @@ LONGEST_SENTENCE = 1000
 def main() -> None:
     """Run the command; what a user got wrong ends as one sentence and status 2."""
     warnings.formatwarning = _as_sentence
+    os.environ.setdefault("SHIFTPROOF_REUSE_MEMORY", "1")  # this process is ours (see runtime.memory)
     try:
         with stopped_with_a_sentence():
             app()

@@ -193,7 +193,7 @@ class PyGModel(nn.Module):
 
 
 def _tap() -> Any:
-    from torch_geometric.nn import MessagePassing
+    from shiftproof.nn.pyg_layers import MessagePassing
 
     class Tap(MessagePassing):
         def forward(self, h: Tensor) -> Tensor:

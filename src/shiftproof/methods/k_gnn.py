@@ -136,7 +136,7 @@ class KGNN(Method):
 
 
 def _layers(*widths: int) -> nn.ModuleList:
-    from torch_geometric.nn import GraphConv  # takes seconds to import
+    from shiftproof.nn.pyg_layers import GraphConv  # takes seconds to import
 
     return nn.ModuleList(GraphConv(a, b, aggr="mean") for a, b in pairwise(widths))
 

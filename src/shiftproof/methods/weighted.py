@@ -231,14 +231,14 @@ def _named(model: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def _message_passing(module: nn.Module) -> list[nn.Module]:
-    from torch_geometric.nn import MessagePassing
+    from shiftproof.nn.pyg_layers import MessagePassing
 
     return [part for part in module.modules() if isinstance(part, MessagePassing)]
 
 
 @contextmanager
 def _masked(module: nn.Module, edge_weight: Tensor, edge_index: Tensor) -> Iterator[None]:
-    from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
+    from shiftproof.nn.pyg_layers import clear_masks, set_masks
 
     for layer in _message_passing(module):
         # PyG's own explainers leave an empty parameter behind, and then every later mask is made a parameter: no

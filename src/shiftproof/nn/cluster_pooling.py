@@ -5,9 +5,8 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch_geometric.nn import ASAPooling
-from torch_geometric.utils import add_remaining_self_loops, scatter, softmax
 
+from shiftproof.nn.pyg_layers import ASAPooling, add_remaining_self_loops, scatter, softmax
 from shiftproof.nn.segment import segment_sum
 
 

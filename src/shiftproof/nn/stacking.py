@@ -13,7 +13,8 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
+
+from shiftproof.runtime.torch_internals import is_transformed, is_watched
 
 _members = 0  # a plain number, because torch.compile can read it
 # indices that were numbered anew for this stack, with their version and size: every layer asks for the same
@@ -89,6 +90,4 @@ def as_one_list(
 
 def plain_operations() -> bool:
     """Whether only torch's own operations may be used: somebody compiles, stacks, transforms or watches them."""
-    if stacked() or torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0:
-        return True
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return stacked() or torch.compiler.is_compiling() or is_watched() or is_transformed()

@@ -18,6 +18,7 @@ from shiftproof.errors import ShiftproofError
 # what glibc calls them; numbers of bytes that it arrives at by itself in a process with large tensors
 TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4
 USUAL = {MMAP_MAX: 65536, MMAP_THRESHOLD: 32 << 20, TRIM_THRESHOLD: 64 << 20}
+VARIABLE = "SHIFTPROOF_REUSE_MEMORY"
 _inside = 0
 
 
@@ -26,10 +27,13 @@ def reused_memory(device: torch.device) -> Iterator[None]:
     """Inside, memory that a tensor gives back stays with the process for the next one, where glibc is asked for it.
 
     Otherwise the system takes back every large piece at once and hands it out again in zeroed pages of four KiB, which
-    can take longer than the work on it. Whoever has settings of their own in the environment keeps those.
+    can take longer than the work on it. It is done where `SHIFTPROOF_REUSE_MEMORY=1` asks for it, as the command and
+    its workers do: glibc takes such settings for the whole process and does not tell what was there before, so that
+    afterwards it is given what it arrives at by itself. Whoever has settings of their own for it in the environment
+    keeps those.
     """
     global _inside
-    libc = _glibc() if device.type == "cpu" else None
+    libc = _glibc() if device.type == "cpu" and os.environ.get(VARIABLE, "0") == "1" else None
     if libc is None:
         yield
         return

@@ -14,6 +14,7 @@ from typing import Any
 from shiftproof.errors import ShiftproofError, optional
 from shiftproof.registry import datasets
 from shiftproof.runtime.files import write_atomic
+from shiftproof.runtime.memory import VARIABLE
 from shiftproof.runtime.progress import Style, progress
 from shiftproof.sweeps.jobs import Job, train
 from shiftproof.training.run import METRICS
@@ -72,7 +73,7 @@ class Ray:
             num_gpus=self.gpu_share if has_gpu and job.device != "cpu" else 0,
             max_retries=self.retries,
             name=f"shiftproof {job.label}",
-            runtime_env={"env_vars": THREADS},
+            runtime_env={"env_vars": {**THREADS, VARIABLE: "1"}},  # a worker is ours, its memory too
         )
         return task.remote(_everywhere(job), str(marks[job.out.parents[1]]), _sources(job))
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from shiftproof.runtime.torch_internals import fused_adam, without_compiler
+
 if TYPE_CHECKING:
     from shiftproof.training.trainer import Trainer
 
@@ -33,10 +35,10 @@ class LeanAdam(torch.optim.Adam):
 
     # torch's own load torch's compiler first, to keep it away from here: a second or more in every process
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        _without_compiler(torch.optim.Adam.add_param_group)(self, param_group)
+        without_compiler(torch.optim.Adam.add_param_group)(self, param_group)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        _without_compiler(torch.optim.Adam.zero_grad)(self, set_to_none)
+        without_compiler(torch.optim.Adam.zero_grad)(self, set_to_none)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
@@ -53,7 +55,7 @@ class LeanAdam(torch.optim.Adam):
             self._collect(moving)
         averages, squares, steps = self._slots
         torch._foreach_add_(steps, 1)
-        torch._fused_adam_(
+        fused_adam(
             moving,
             [p.grad for p in moving],  # type: ignore[misc]
             averages,
@@ -70,10 +72,10 @@ class LeanAdam(torch.optim.Adam):
         )
 
     def state_dict(self) -> dict[str, Any]:
-        return _without_compiler(torch.optim.Adam.state_dict)(self)
+        return without_compiler(torch.optim.Adam.state_dict)(self)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        _without_compiler(torch.optim.Adam.load_state_dict)(self, state_dict)
+        without_compiler(torch.optim.Adam.load_state_dict)(self, state_dict)
         self._moving = []
 
     def _collect(self, moving: list[nn.Parameter]) -> None:
@@ -86,12 +88,6 @@ class LeanAdam(torch.optim.Adam):
         self._moving = moving
         names = ("exp_avg", "exp_avg_sq", "step")
         self._slots = tuple([self.state[p][name] for p in moving] for name in names)  # type: ignore[assignment]
-
-
-def _without_compiler(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of torch's without what `torch._compile` has put around it; somebody else's wrapper stays."""
-    theirs = getattr(method, "__globals__", {}).get("__name__") == "torch._compile"
-    return getattr(method, "__wrapped__", method) if theirs else method
 
 
 def make_optimizer(trainer: Trainer, parameters: list[nn.Parameter], step: int) -> torch.optim.Optimizer:

@@ -8,13 +8,13 @@ from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
-from torch._functorch import config as functorch_config
 
 from shiftproof.data.dataset import Split
 from shiftproof.data.domains import DomainBatch
 from shiftproof.data.graphs import GraphBatch, GraphSet
 from shiftproof.data.padding import pad_batches, room_for
 from shiftproof.methods.base import Batch, Method
+from shiftproof.runtime.torch_internals import recomputing_more
 from shiftproof.training.balance import Balance
 from shiftproof.training.capture import CannotCapture, Captured, capture
 
@@ -99,7 +99,7 @@ class CompiledStepper(EagerStepper):
         def losses(batch: Batch) -> dict[str, Tensor]:
             # recomputing a ReLU's mask is cheaper than storing it: written mask by mask, a forward pass is three times
             # as slow on a CPU. The setting matters whenever this call compiles, also for a later batch of another kind.
-            with functorch_config.patch(aggressive_recomputation=True):
+            with recomputing_more():
                 return compiled(method, *_fields(batch))
 
         self.losses = losses

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C._functorch import is_legacy_batchedtensor  # type: ignore[import]
 
 from shiftproof.nn.stacking import plain_operations
+from shiftproof.runtime.torch_internals import is_batched_gradient
 
 FEWEST = 1 << 14  # numbers in rows that are worth a second thread
 MOST_PIECES = 16  # that each hold an outcome of their own
@@ -41,8 +41,7 @@ def indices_serve(index: Tensor) -> bool:
 
 def plainly(grad: Tensor) -> bool:
     """Whether the backward pass of a loop must be torch's own: somebody differentiates twice, or many at once."""
-    batched = is_legacy_batchedtensor(grad)
-    return torch.is_grad_enabled() or batched or plain_operations()
+    return torch.is_grad_enabled() or is_batched_gradient(grad) or plain_operations()
 
 
 def gradients(again: Callable[[], Tensor], inputs: Sequence[Tensor | None], asked: Sequence[bool], grad: Tensor) -> Any:
