@@ -1,6 +1,7 @@
 """The page of a folder of runs."""
 
 import json
+import random
 import re
 import shutil
 from html.parser import HTMLParser
@@ -271,7 +272,8 @@ def test_the_summary_of_errors_takes_the_lowest_for_the_best() -> None:
 
 
 def test_intervals_are_students_and_holm_corrects() -> None:
-    from shiftproof.report.significance import holm, interval
+    from shiftproof.report.significance import interval
+    from shiftproof.statistics.significance import holm
 
     low, high = interval([0.6, 0.7, 0.8])  # type: ignore[misc]
     assert low == pytest.approx(0.7 - 4.302653 * 0.1 / 3**0.5, abs=1e-6)
@@ -279,6 +281,24 @@ def test_intervals_are_students_and_holm_corrects() -> None:
     assert interval([0.6]) is None
     assert interval([0.6, None]) is None
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+
+
+@pytest.mark.parametrize("seeds", [2, 5, 7, 8, 12])
+def test_the_page_and_the_tables_give_one_answer_to_one_question(seeds: int) -> None:
+    """The page had a paired t test, or Welch's, where tables had Wilcoxon's."""
+    from shiftproof.report.significance import difference_p, significance_note
+    from shiftproof.statistics.significance import CORRECTION, paired, pairs_of
+
+    rng = random.Random(seeds)
+    ours, theirs = ([round(rng.gauss(mean, 0.02), 4) for _ in range(seeds)] for mean in (0.72, 0.7))
+    best, other = row_of("ours", ours), row_of("theirs", [*theirs, 0.1])  # a seed that only one has says nothing
+    table = [{"values": v, "of_seeds": list(range(len(v)))} for v in (ours, [*theirs, 0.1])]
+    said = paired(pairs_of(*table))
+    assert said is not None
+    assert difference_p(best, other) == (said.p if seeds >= 3 else None)
+    note = significance_note([best, other])
+    assert note is not None
+    assert ("No test" in note) if seeds < 3 else (CORRECTION in note)
 
 
 def test_the_page_says_what_is_beyond_chance_only_with_three_seeds(runs: Path, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ class Record:
     selection: str
     selected_epoch: int
     calibration: dict[str, Any] | None = None  # what a calibrated run carries, without its tensors
+    doubts: tuple[str, ...] = ()
 
     @property
     def seed(self) -> int:
@@ -96,7 +97,8 @@ def _read(place: Path, name: str) -> Record:
         whole = False
     if not whole or not isinstance(timing, dict) or not all(isinstance(entry, dict) for entry in history):
         raise ShiftproofError(f"{METRICS}, {HISTORY} or {TIMING} does not hold what a run of shiftproof writes")
-    return Record(name, config, metrics, history, timing, selection, epoch, _calibration(place))
+    doubts = tuple(map(str, summary.get("doubts", ())))
+    return Record(name, config, metrics, history, timing, selection, epoch, _calibration(place), doubts)
 
 
 def _calibration(place: Path) -> dict[str, Any] | None:

@@ -59,6 +59,11 @@ def conclusion(rows: Sequence[Row]) -> str:
         said = [f"{opening}: {spread(score)} on test ({name}, {over}){_after(best)}."]
         if alike and len(alike) < len(order) - 1:
             said.append(f"{_listed(alike)} {'is' if len(alike) == 1 else 'are'} within one standard deviation of it.")
+    for row in order:
+        doubtful = [run for run in row.runs if run.doubts]
+        if doubtful:
+            seeds_of = ", ".join(str(run.seed) for run in doubtful)
+            said.append(f"{row.label}, seed {seeds_of}: {doubtful[0].doubts[0]}.")
     worst = max(order, key=lambda row: (row.drop() or {}).get("mean") or float("-inf"))
     fall = (worst.drop() or {}).get("mean")
     if worst is not best and fall is not None and fall > 0:

@@ -7,9 +7,7 @@ import statistics
 from collections.abc import Sequence
 
 from shiftproof.report.rows import Row
-
-LEVEL = 0.05
-FEWEST_SEEDS = 3  # with two a test has no power worth the name
+from shiftproof.statistics.significance import CORRECTION, FEWEST_PAIRS, LEVEL, holm, paired
 
 
 def interval(values: Sequence[float | None]) -> tuple[float, float] | None:
@@ -28,32 +26,11 @@ def interval(values: Sequence[float | None]) -> tuple[float, float] | None:
 
 
 def difference_p(best: Row, other: Row) -> float | None:
-    """The p value of "no difference on test": by seed where both rows have the same seeds, else by Welch's test."""
-    from scipy import stats
-
-    ours = {run.seed: run.value("test") for run in best.runs}
+    """The p value of "no difference on test", over the seeds that both rows have; None where there is no test."""
     theirs = {run.seed: run.value("test") for run in other.runs}
-    a, b = ([v for v in found.values() if v is not None] for found in (ours, theirs))
-    if min(len(a), len(b)) < FEWEST_SEEDS:
-        return None
-    paired = list(ours) == list(theirs) and len(a) == len(b) == len(ours)
-    gaps = [x - y for x, y in zip(a, b, strict=True)] if paired else []
-    if paired and len(set(gaps)) == 1:
-        return 1.0 if gaps[0] == 0 else 0.0
-    if not paired and len(set(a)) == len(set(b)) == 1:
-        return 1.0 if a[0] == b[0] else 0.0
-    found = stats.ttest_rel(a, b) if paired else stats.ttest_ind(a, b, equal_var=False)
-    return float(found.pvalue)  # pyright: ignore[reportAttributeAccessIssue]
-
-
-def holm(values: Sequence[float]) -> list[float]:
-    """P values adjusted for how many were looked at (Holm's step-down)."""
-    order = sorted(range(len(values)), key=values.__getitem__)
-    adjusted, highest = [0.0] * len(values), 0.0
-    for rank, place in enumerate(order):
-        highest = max(highest, min(1.0, (len(values) - rank) * values[place]))
-        adjusted[place] = highest
-    return adjusted
+    both = [(run.value("test"), theirs.get(run.seed)) for run in best.runs]
+    found = paired([(a, b) for a, b in both if a is not None and b is not None])
+    return None if found is None or found.pairs < FEWEST_PAIRS else found.p
 
 
 def significance_note(order: Sequence[Row]) -> str | None:
@@ -61,22 +38,18 @@ def significance_note(order: Sequence[Row]) -> str | None:
     if len(order) < 2:
         return None
     best, others = order[0], order[1:]
-    asked = [(row, p) for row in others if (p := difference_p(best, row)) is not None]
-    if not asked:
-        return f"No test: telling rows apart takes at least {FEWEST_SEEDS} seeds each."
-    adjusted = holm([p for _, p in asked])
-    worse = [row.label for (row, _), p in zip(asked, adjusted, strict=True) if p < LEVEL]
-    alike = [row.label for (row, _), p in zip(asked, adjusted, strict=True) if p >= LEVEL]
+    adjusted = holm([difference_p(best, row) for row in others])
+    if not any(p is not None for p in adjusted):
+        return f"No test: it takes at least {FEWEST_PAIRS} seeds that both rows have, and differences that vary."
+    worse = [row.label for row, p in zip(others, adjusted, strict=True) if p is not None and p < LEVEL]
+    alike = [row.label for row, p in zip(others, adjusted, strict=True) if p is not None and p >= LEVEL]
     said = []
     if worse:
         said.append(f"Beyond chance behind {best.label}: {', '.join(worse)}.")
     if alike:
         said.append(f"Not told apart from {best.label}: {', '.join(alike)}.")
-    left = len(others) - len(asked)
+    left = adjusted.count(None)
     if left:
-        said.append(f"{left} rows have too few seeds to be asked.")
-    said.append(
-        f"(t tests over seeds, paired where the seeds are the same, Holm's correction, level {LEVEL:g}; they speak of "
-        "other seeds on this data, not of other data.)"
-    )
+        said.append(f"{left} {'row shares' if left == 1 else 'rows share'} too few seeds with it to be asked.")
+    said.append(f"({CORRECTION} Level {LEVEL:g}. They speak of other seeds on this data, not of other data.)")
     return " ".join(said)

@@ -1,4 +1,10 @@
-"""Is a difference between two methods more than the luck of the seeds?"""
+"""Is a difference between two methods more than the luck of the seeds? The one answer of every page and table.
+
+Values of one seed share their data and their first weights, so seeds are compared pair by pair, and a seed that only
+one of two rows has says nothing. With few pairs the signed-rank test cannot fall under 0.05 whatever the values are
+(0.0625 for five pairs), so Student's t is taken, which has to believe that differences are roughly normal; from 8 pairs
+on the signed-rank test, which need not.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +15,8 @@ from typing import Any
 import numpy as np
 
 Row = Mapping[str, Any]
+LEVEL = 0.05
+FEWEST_PAIRS = 3  # below, a page says that there is no test: two differences must nearly be equal to be noticed
 WILCOXON_FROM = 8  # pairs; below, the signed-rank test can hardly fall under 0.05, whatever the values are
 CORRECTION = (
     "Two-sided, paired by seed: Student's t for fewer than 8 pairs, Wilcoxon's signed-rank test from 8 on; "
@@ -40,7 +48,7 @@ def pairs_of(ours: Row, theirs: Row) -> list[tuple[float, float]]:
 
 
 def paired(pairs: Sequence[tuple[float, float]]) -> Paired | None:
-    """The test that fits the number of pairs; None without any, p None where the pairs have no spread to judge by."""
+    """The test that fits the number of pairs; None without any, p None where they have no spread to judge by."""
     if not pairs:
         return None
     difference = np.array([a - b for a, b in pairs])

@@ -15,6 +15,7 @@ from shiftproof.methods.explanation import edge_scores, node_scores
 from shiftproof.nn import ranks, segment_sum
 from shiftproof.statistics.marked import share_of_best
 from shiftproof.statistics.metrics import FITTING, MEASURES, PER_ENVIRONMENT, Predictions, column_auc, jsonable
+from shiftproof.training.doubts import is_constant
 
 EVALUATION_BATCH = 2048
 MOST_ENVIRONMENTS_LISTED = 200
@@ -57,6 +58,8 @@ def all_measures(method: Method, samples: Split, dataset: Dataset, split: str) -
     values |= {name: jsonable(MEASURES[name](p)) for name in FITTING[p.task]}
     if p.task == "multilabel":
         values["by_label"] = _by_label(p, dataset)
+    if is_constant(p):
+        values["constant"] = True
     if p.env is not None:
         numbers = p.env.unique().tolist()
         names = dataset.env_names_of(split)

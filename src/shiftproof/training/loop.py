@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -26,6 +27,7 @@ from shiftproof.runtime.fingerprints import commit, versions
 from shiftproof.runtime.memory import forget_peak, peak_bytes, reused_memory
 from shiftproof.statistics.metrics import Predictions, better, jsonable, measure, require_measure
 from shiftproof.training.best import Best
+from shiftproof.training.doubts import doubts_about
 from shiftproof.training.epochs import EpochLoop
 from shiftproof.training.evaluation import all_measures, predict
 from shiftproof.training.identity import config_of, digest, require_same
@@ -304,7 +306,13 @@ class Loop(EpochLoop):
         if self.why_stopped is not None:
             timing["stopped"] = self.why_stopped
         selection = {"oracle": "oracle: the test split chose the epoch"}.get(self.selection, self.selection)
+        same = [name for name, values in metrics.items() if values.pop("constant", False)]
         run = Run(self.method, self.config, metrics, self.history, selected, selection, timing)
+        if self.history:  # what was trained; that a method only guesses is no surprise
+            shape = self.method.shape
+            run.doubts = doubts_about(self.history, metrics, same, shape.task, shape.num_outputs)
+        for doubt in run.doubts:
+            warnings.warn(f"{run.name} on {self.dataset.name}, seed {self.trainer.seed}: {doubt}", stacklevel=2)
         if self.folder is not None and self.writes:
             run.save(self.folder)
             for name in (CHECKPOINT, STACK) if self.together == 1 else (CHECKPOINT,):

@@ -42,8 +42,8 @@ class Run:
     """A trained method with all that is known about its training.
 
     `metrics[split][measure]` are those of the selected epoch (`selected_epoch`, chosen as `selection` says); `history`
-    has one record an epoch. `says_more` is what a calibrated run adds to its predictions. `save` writes a folder of
-    JSON and safetensors, `Run.load` reads it back.
+    has one record an epoch; `doubts` says why the metrics are no result, where they are none. `says_more` is what a
+    calibrated run adds to its predictions. `save` writes a folder of JSON and safetensors, `Run.load` reads it back.
     """
 
     method: Method
@@ -55,6 +55,7 @@ class Run:
     timing: dict[str, Any] = field(default_factory=dict)
     folder: Path | None = None
     says_more: SaysMore | None = None
+    doubts: list[str] = field(default_factory=list)
 
     def __repr__(self) -> str:
         metric = self.config.get("metric", "accuracy")
@@ -112,6 +113,7 @@ class Run:
             "selected_epoch": self.selected_epoch,
             "selection": self.selection,
             "epochs": len(self.history),
+            **({"doubts": self.doubts} if self.doubts else {}),
         }
 
     @classmethod
@@ -137,7 +139,9 @@ class Run:
         restore(method, tensors, str(folder / WEIGHTS))
         method.eval()
         more = carried["calibration"].make(folder) if (folder / CALIBRATION).exists() else None
-        return cls(method, config, metrics, history, epoch, selection, timing, folder, more)
+        return cls(
+            method, config, metrics, history, epoch, selection, timing, folder, more, list(summary.get("doubts", []))
+        )
 
 
 def build_method(config: Mapping[str, Any]) -> Method:
