@@ -80,6 +80,8 @@ def preset_for(dataset: Dataset, protocol: str | None = None) -> Preset:
 def _share(dataset: Dataset, option: str, usual: float) -> float:
     """An option that settings depend on; of a stored data set it is whatever its page says."""
     value = dataset.options.get(option, usual)
+    if isinstance(value, str) and value.replace(".", "", 1).isdigit():  # of a name that was parsed and not yet loaded
+        value = float(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
         raise ShiftproofError(f"'{dataset.name}' has no settings for {option}={value!r}, which is a number from 0 to 1")
     return float(value)
