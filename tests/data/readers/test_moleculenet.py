@@ -1,6 +1,7 @@
 """MoleculeNet as a table of one's own: its split, the settings molecules get, the recipe beside the literature."""
 
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -83,3 +84,10 @@ def test_rows_stand_beside_every_reported_figure_and_its_source(tmp_path: Path) 
     low, high = spanned("bbbp")
     assert verdicts == ["does not hold", "holds", "holds" if low <= 0.71 <= high else "does not hold", "does not hold"]
     assert {claim.judge([]).verdict for claim in CLAIMS} == {"not tested"}
+
+
+def test_rows_of_other_methods_stand_beside_no_figure_of_a_gin(tmp_path: Path) -> None:
+    job = finished(tmp_path, SETS[0], 0.9, 0)
+    (row,) = rows([replace(job, method="forest")])
+    assert "reported" not in row
+    assert {claim.judge([row]).verdict for claim in CLAIMS} == {"not tested"}

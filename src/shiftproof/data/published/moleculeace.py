@@ -20,11 +20,11 @@ LABEL = "y [pEC50/pKi]"
 @register("moleculeace", tags=("graphs", "molecules", "files", "environments"))
 def moleculeace(
     target: str = "CHEMBL219_Ki",
-    split: Literal["scaffold", "size", "random"] = "scaffold",
+    split: Literal["scaffold", "cluster", "similarity", "size", "random"] = "scaffold",
     features: str = "drugood",
     seed: int = 0,
 ) -> Dataset:
-    """One target of MoleculeACE, pKi or pEC50 as a number to regress; by scaffold or size (needs its file)."""
+    """One target of MoleculeACE, pKi or pEC50 as a number to regress, split as a table of your own (needs its file)."""
     import pandas as pd
 
     path = find(

@@ -34,6 +34,7 @@ FILES = {
     "hiv": _File("HIV.csv.gz", "smiles", "HIV_active", strict=False),
     "clintox": _File("clintox.csv.gz", "smiles", "CT_TOX", strict=False),
     "tox21": _File("tox21.csv.gz", "smiles", _TOX21, strict=False),
+    "sider": _File("sider.csv.gz", "smiles", "*", strict=False),
 }
 
 
@@ -42,12 +43,12 @@ SPLITS = ("scaffold", "cluster", "similarity", "size", "random")
 
 @register("moleculenet", tags=("graphs", "molecules", "files", "environments"))
 def moleculenet(
-    name: Literal["bace", "bbbp", "hiv", "clintox", "tox21"] = "bace",
+    name: Literal["bace", "bbbp", "hiv", "clintox", "tox21", "sider"] = "bace",
     split: Literal["scaffold", "cluster", "similarity", "size", "random"] = "scaffold",
     features: str = "drugood",
     seed: int = 0,
 ) -> Dataset:
-    """BACE, BBBP, HIV, ClinTox or Tox21 of MoleculeNet as a table of your own, split as OGB splits (needs its file)."""
+    """BACE, BBBP, HIV, ClinTox, Tox21 or SIDER of MoleculeNet as a table of your own; by scaffold as OGB (a file)."""
     if name not in FILES:
         raise unknown("set of MoleculeNet", name, FILES)
     if split not in SPLITS:

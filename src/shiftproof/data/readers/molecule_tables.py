@@ -50,7 +50,7 @@ class _Rows:
 
 
 def molecule_table(
-    path: str | Path,
+    path: str | Path | Table,
     smiles: str = "smiles",
     label: str | Sequence[str] | None = None,
     env: str | None = None,
@@ -75,7 +75,6 @@ def molecule_table(
     atoms and bonds ("graph", which is "drugood", or "ogb") and what vectors of whole molecules are kept beside the
     graphs: "graph+ecfp+descriptors" (see `shiftproof.data.readers.molecule_vectors`).
     """
-    path = Path(path)
     scheme, blocks = parse_features(features)
     names = as_names(label)
     if not names:
@@ -115,11 +114,12 @@ def molecule_table(
     }
     data = Dataset(
         splits,
-        name=str(path),
+        name=table.where,
         task=labels.task,
         metric=METRICS[labels.task],
         num_classes=labels.num_classes,
-        provenance=f"{path.name}, {len(rows.kept)} of {len(table)} molecules, split by {_how(split, by_column)}",
+        provenance=f"{Path(table.where).name}, {len(rows.kept)} of {len(table)} molecules, "
+        f"split by {_how(split, by_column)}",
         options=options,
         environment=environment,
         value_names={**value_names, "scaffold": scaffolds, "label": labels.names},
