@@ -126,6 +126,18 @@ def test_too_small_a_validation_split_holds_groups_of_training_out() -> None:
     assert forced.notes == ("only 40 rows calibrate: coverage may be off by several points",)
 
 
+def test_a_run_that_was_trained_on_all_rows_is_calibrated_on_none_that_its_models_saw() -> None:
+    _, data = trained(method="forest", trees=20)
+    run = sp.fit("forest", data, seed=0, device="cpu", trees=20, refit=True)
+    made = sp.calibrate(run, data).says_more
+    assert isinstance(made, Calibration)
+    assert made.held_out
+    assert len(made.labels) == 1800
+    assert made.facts == {}, "every split was trained on"
+    with pytest.raises(ShiftproofError, match="refit"):
+        sp.calibrate(run, data, rows="val")
+
+
 def test_the_facts_name_coverage_and_size_of_every_environment() -> None:
     run, data = trained()
     told = sp.calibrate(run, data).says_more.facts  # type: ignore[union-attr]

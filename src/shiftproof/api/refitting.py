@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from shiftproof.data.dataset import Dataset
-from shiftproof.data.joining import join
+from shiftproof.data.joining import all_rows
 from shiftproof.errors import ShiftproofError
 from shiftproof.training.run import Run
 
 JUDGED = "judged"  # the folder, inside the run's, of the run that was trained on the training rows alone
-KEPT = ("val", "test")  # of the splits, those that join the training rows
-
-
-def all_rows(dataset: Dataset) -> Dataset:
-    """The data with every labelled row in training, and nothing held out."""
-    parts = [split for name, split in dataset.splits.items() if name == "train" or name.endswith(KEPT)]
-    rows = join(parts)
-    column = dataset.environment
-    if column is not None and any(f"{name}.{column}" in dataset.value_names for name in dataset.splits):
-        rows = replace(rows, env=None)  # the same number means another environment there
-    return replace(dataset, splits={"train": rows})
 
 
 def refitted(judged: Run, dataset: Dataset, fit_again: Any, settings: Mapping[str, Any], out: Path | None) -> Run:

@@ -26,6 +26,7 @@ from shiftproof.confidence.trust import rule_for
 from shiftproof.data.dataset import Dataset, Split
 from shiftproof.data.domains import DomainSet
 from shiftproof.data.graphs import GraphSet
+from shiftproof.data.joining import all_rows
 from shiftproof.data.readers.loading import load_samples
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.training.predicting import given_to
@@ -80,6 +81,10 @@ def calibrate(
     if risk is not None and task in ("regression", "multilabel"):
         raise ShiftproofError(f"'risk' is a share of wrong answers of a classifier, and this run is of a {task} task")
     dataset = data if isinstance(data, Dataset) else None if data is not None else own_data(run)
+    if dataset is not None and run.config.get("refit"):  # it has seen every row: none but those held out can calibrate
+        if rows == "val":
+            raise ShiftproofError("this run was trained on all rows (refit), those of 'val' too; leave rows='val' out")
+        dataset = all_rows(dataset)
     split, logits, labels, source, name = _rows(run, dataset, data, rows)
     notes: list[str] = []
     if len(labels) < FEW:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from shiftproof.data.dataset import Dataset
 from shiftproof.data.domains import DomainSet
 from shiftproof.data.graphs import GraphSet
 from shiftproof.errors import ShiftproofError
 
+KEPT = ("val", "test")  # of the splits, those that join the training rows
 _GROUPS = ("columns", "node_columns", "edge_columns", "vectors")
 
 
@@ -26,6 +29,16 @@ def join(parts: Sequence[Any]) -> Any:
         fields: dict[str, Any] = {name: _all(parts, name) for name in names}
         return DomainSet(**fields, columns=_columns(parts, "columns"))
     raise ShiftproofError("graphs and plain tensors cannot be joined")
+
+
+def all_rows(dataset: Dataset) -> Dataset:
+    """The data with every labelled row in training, and nothing held out."""
+    parts = [split for name, split in dataset.splits.items() if name == "train" or name.endswith(KEPT)]
+    rows = join(parts)
+    column = dataset.environment
+    if column is not None and any(f"{name}.{column}" in dataset.value_names for name in dataset.splits):
+        rows = replace(rows, env=None)  # the same number means another environment there
+    return replace(dataset, splits={"train": rows})
 
 
 def _join_graphs(parts: Sequence[GraphSet]) -> GraphSet:
