@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,6 +65,14 @@ def test_a_calibrated_run_says_the_same_after_it_was_saved(task: str, tmp_path: 
     if task != "regression":
         p = np.array(after.calibrated, dtype=float)
         assert ((p >= 0) & (p <= 1)).all()
+
+
+def test_a_calibrated_run_is_loaded_by_a_process_that_knows_nothing_yet(tmp_path: Path) -> None:
+    run, data = trained()
+    sp.calibrate(run, data).save(tmp_path / "run")
+    code = f"import shiftproof as sp; print(type(sp.Run.load({str(tmp_path / 'run')!r}).says_more).__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.stdout.strip() == "Calibration", done.stderr
 
 
 def test_sets_and_intervals_of_rows_like_those_that_calibrate_cover_what_they_promise() -> None:

@@ -19,6 +19,7 @@ probabilities true (`recalibration`) and `reliability` says whether they are.
 from shiftproof.confidence.attribution import Attribution, attribute_drop, what_moved
 from shiftproof.confidence.calibrating import calibrate
 from shiftproof.confidence.calibration import Calibration
+from shiftproof.confidence.calibration_files import read_calibration
 from shiftproof.confidence.calibrator import Calibrator, calibrator
 from shiftproof.confidence.conformal import Conformal, conformal
 from shiftproof.confidence.cross import cross_intervals, cv_plus
@@ -58,6 +59,7 @@ __all__ = [
     "expected_score",
     "fit_map",
     "likelihood_ratio",
+    "read_calibration",
     "reliability",
     "reliability_by_environment",
     "shifted_probabilities",

@@ -16,11 +16,11 @@ from shiftproof.confidence.covered import confidence_of, coverage_on, losses_of
 from shiftproof.confidence.expected import FEWEST_ROWS
 from shiftproof.confidence.familiarity import Distances, Familiarity, Structure, likeness, nearest, structure_of
 from shiftproof.confidence.features import features_of
-from shiftproof.confidence.held_out import PARTS, held_out_outputs, parts_of
+from shiftproof.confidence.held_out import held_out_outputs
 from shiftproof.confidence.outputs import labels_for, probabilities_of
 from shiftproof.confidence.quantiles import require_coverage
 from shiftproof.confidence.recalibration import Kind
-from shiftproof.confidence.regions import Environments, environments_of
+from shiftproof.confidence.regions import PARTS, Environments, environments_of, parts_of
 from shiftproof.confidence.score_estimates import measured
 from shiftproof.confidence.trust import rule_for
 from shiftproof.data.dataset import Dataset, Split
@@ -182,7 +182,7 @@ def _rows(run: Run, dataset: Dataset | None, data: Any, rows: From) -> tuple[Spl
     dataset = arranged(run, dataset)
     train = dataset.train
     seen = Familiarity.of(features_of(run, train)).directions(features_of(run, train))
-    part = parts_of(_parted(train, seen, dataset))
+    part = parts_of(_parted(train, seen, dataset).numbers)
     logits = held_out_outputs(run, dataset, part)
     source = f"{len(train)} rows of training, each predicted by a model that did not see its part of {part.max() + 1}"
     return train, logits, train.y, source, "train"

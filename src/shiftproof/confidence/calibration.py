@@ -20,6 +20,7 @@ from shiftproof.confidence.features import features_of
 from shiftproof.confidence.outputs import probabilities_of
 from shiftproof.confidence.quantiles import fewest, pooled
 from shiftproof.confidence.ratios import Ratio, likelihood_ratio
+from shiftproof.confidence.regions import MOST_REGIONS, PARTS, REGION, parts_of
 from shiftproof.confidence.score_estimates import Outputs
 from shiftproof.confidence.trust import RARE, Rule, familiar, reasons
 from shiftproof.data.dataset import Split, Task
@@ -149,7 +150,17 @@ class Calibration:
         """As `expect`, of outputs that are at hand."""
         known = Outputs(self.task, self.raw, self.labels, self.seen.astype(float))
         new = Outputs(self.task, probabilities_of(logits, self.task), None, seen.astype(float))
-        return expected_of(known, new, metric, self.env)
+        return expected_of(known, new, metric, self._like_new_rows)
+
+    @property
+    def _like_new_rows(self) -> np.ndarray:
+        """Environments that could be sets of new rows: where they are many, or made up, several of them together.
+
+        New molecules are of many scaffolds, and a measure such as the ROC AUC is another inside a single one.
+        """
+        if self.env_what != REGION and len(self.env_names) <= MOST_REGIONS:
+            return self.env
+        return parts_of(self.env, int(np.clip(len(self.env) // 100, PARTS, MOST_REGIONS)))
 
     def _said(
         self, raw: np.ndarray, scores: np.ndarray, guarantee: Guarantee, ratio: Ratio | None, classes: Sequence[Any]

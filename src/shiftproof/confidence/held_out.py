@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from shiftproof.confidence.regions import Environments
 from shiftproof.data.dataset import Dataset, Split
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import DataShape
@@ -21,19 +20,6 @@ from shiftproof.training.trainer import Trainer
 
 if TYPE_CHECKING:
     from shiftproof.training.run import Run
-
-PARTS = 5
-
-
-def parts_of(env: Environments, parts: int = PARTS) -> np.ndarray:
-    """The part of each row: whole environments, put together so that the parts are about equally large."""
-    sizes = np.bincount(env.numbers, minlength=len(env))
-    count = min(parts, int((sizes > 0).sum()))
-    filled, part = np.zeros(count), np.zeros(len(sizes), int)
-    for number in np.argsort(-sizes, kind="stable"):
-        part[number] = int(filled.argmin())
-        filled[part[number]] += sizes[number]
-    return part[env.numbers]
 
 
 def held_out_outputs(run: Run, dataset: Dataset, part: np.ndarray) -> Tensor:

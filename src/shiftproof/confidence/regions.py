@@ -11,6 +11,8 @@ from shiftproof.data.dataset import Dataset, Split
 
 FEWEST_IN_A_REGION = 30  # with fewer rows a share of .9 is uncertain by more than .1 (two standard errors)
 MOST_REGIONS = 10
+PARTS = 5  # that regions are put together to where each should look like a set of new rows, which lies in many regions
+REGION = "region"
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,14 +43,25 @@ def regions(features: np.ndarray, most: int = MOST_REGIONS, *, seed: int = 0) ->
     count = int(np.clip(len(features) // (3 * FEWEST_IN_A_REGION), 1, most))
     count = min(count, len(np.unique(features, axis=0)))  # rows that are alike cannot be told apart
     if count < 2:
-        return Environments(np.zeros(len(features), int), ("all rows",), "region", made=True)
+        return Environments(np.zeros(len(features), int), ("all rows",), REGION, made=True)
     from sklearn.cluster import KMeans
 
     grouping: Any = KMeans
     numbers = grouping(count, n_init=4, random_state=seed).fit_predict(features.astype(np.float64))
     numbers = np.unique(numbers, return_inverse=True)[1].reshape(-1)
     names = tuple(f"region {number + 1}" for number in range(int(numbers.max()) + 1))
-    return Environments(numbers, names, "region", made=True)
+    return Environments(numbers, names, REGION, made=True)
+
+
+def parts_of(numbers: np.ndarray, parts: int = PARTS) -> np.ndarray:
+    """The part of each row: whole environments, put together so that the parts are about equally large."""
+    sizes = np.bincount(numbers)
+    count = min(parts, int((sizes > 0).sum()))
+    filled, part = np.zeros(count), np.zeros(len(sizes), int)
+    for number in np.argsort(-sizes, kind="stable"):
+        part[number] = int(filled.argmin())
+        filled[part[number]] += sizes[number]
+    return part[numbers]
 
 
 def _own(split: Split, dataset: Dataset | None, name: str) -> Environments | None:
