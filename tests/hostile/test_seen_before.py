@@ -86,6 +86,11 @@ def test_thousands_of_columns_are_read_in_seconds(tmp_path):
     assert data.train.x.shape[1] == count
 
 
+def test_a_first_line_of_hundreds_of_thousands_of_columns(tmp_path):
+    (tmp_path / "wide.csv").write_text("a," * 300_000)
+    assert_refused(run(["fit", "wide.csv", "--label", "a", *samples.QUICK], tmp_path), "300,001 columns", seconds=5)
+
+
 @pytest.mark.parametrize(
     "setting", ["dropout=2", "dropout=-1", "hidden=0", "hidden=-3", "layers=0", "hidden=1000000000", "pos_dim=0"]
 )

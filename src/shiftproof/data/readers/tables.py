@@ -19,6 +19,7 @@ from shiftproof.runtime.archives import require_unfolding
 
 TABLES = (".csv", ".tsv", ".parquet")
 MISSING = ("", "nan", "na", "n/a", "null", "none", "?")  # cells, in any case, that say "not known"
+MOST_COLUMNS = 100_000  # each is a feature, and a table as wide is an image or a mistake; npz files hold those
 _SEPARATORS = ",;\t"
 _LONGEST_HEADER = 1 << 20
 _NAMES_SHOWN = 12
@@ -155,6 +156,8 @@ def _delimited(path: Path, wanted: Sequence[str], where: str) -> Any:
     require_unfolding(path)
     header = _QUOTED.sub("", _header(path, where))
     separator = "\t" if _plain_suffix(path) == ".tsv" else max(_SEPARATORS, key=header.count)
+    if header.count(separator) >= MOST_COLUMNS:
+        raise ShiftproofError(f"{where} has {header.count(separator) + 1:,} columns, at most {MOST_COLUMNS:,} are read")
     options: dict[str, Any] = {
         "sep": separator,
         "dtype": str,
