@@ -23,7 +23,7 @@ from shiftproof.api.fitting import accepted_settings
 from shiftproof.cli import app
 from shiftproof.methods import ERM
 from shiftproof.presets import PRESETS
-from shiftproof.registry import Entry, Registry, datasets, methods, recipes
+from shiftproof.registry import Entry, Registry, datasets, methods, networks, recipes
 from shiftproof.sweeps import Recipe
 
 FOLDER = Path(__file__).parent
@@ -48,7 +48,10 @@ def tables() -> dict[str, str]:
             ["name", "what it does", "works on", "options"],
             ([_code(e.name), e.summary, ", ".join(e.tags), _options(_own_options(e))] for e in _own(methods)),
         ),
-        "network": _settings(settings["network"]),
+        "network": _table(
+            ["name", "what it is", "works on", "options"],
+            ([_code(e.name), e.summary, ", ".join(e.tags), _options(e.options)] for e in _own(networks)),
+        ),
         "training": _settings(settings["training"]),
         "weighting": _settings(settings["weighting"]),
         "datasets": _table(

@@ -1,7 +1,8 @@
-"""Names for methods, data sets, attacks and defences, so that the command line and the sweeps find them.
+"""Names for methods, networks, data sets, attacks and defences, so that the command line and the sweeps find them.
 
-A third-party package adds its own through the entry-point groups ``shiftproof.methods``, ``shiftproof.datasets``,
-``shiftproof.attacks`` and ``shiftproof.defences``: each entry point is a module that registers on import.
+A third-party package adds its own through the entry-point groups ``shiftproof.methods``, ``shiftproof.networks``,
+``shiftproof.datasets``, ``shiftproof.attacks`` and ``shiftproof.defences``: each entry point is a module that registers
+on import.
 """
 
 from __future__ import annotations
@@ -147,6 +148,7 @@ methods = Registry(
     ("shiftproof.methods", "shiftproof.features", "shiftproof.explanations.algorithms"),
     "shiftproof.methods",
 )
+networks = Registry("network", "shiftproof.nn.networks", "shiftproof.networks")
 datasets = Registry(
     "data set",
     ("shiftproof.data.readers", "shiftproof.data.published", "shiftproof.data.generated"),
@@ -160,6 +162,7 @@ pictures = Registry("kind of picture", "shiftproof.explanations.pictures", "shif
 carried = Registry("part of a run", "shiftproof.confidence", "shiftproof.carried")
 KINDS = {
     "methods": methods,
+    "networks": networks,
     "datasets": datasets,
     "recipes": recipes,
     "attacks": attacks,
@@ -172,7 +175,7 @@ def register(name: str, kind: str | None = None, *, tags: tuple[str, ...] = ()) 
     """Put a `Method` subclass, or a function that returns a `Dataset`, into the command line under `name`.
 
     A class is taken for a method and a function for a data set unless `kind` says otherwise
-    ("methods", "datasets", "recipes", "attacks" or "defences").
+    ("methods", "networks", "datasets", "recipes", "attacks" or "defences").
     """
     known = KINDS | UNLISTED
     if kind is not None and kind not in known:

@@ -42,7 +42,7 @@ def test_padding_changes_neither_loss_nor_gradient_nor_running_statistics(conv, 
     assert padded.fits == (True, True)
     torch.manual_seed(0)
     shape = DataShape("graphs", "multiclass", 3, (4,), edge_dim, 2, 12)
-    plain = ERM(shape, network=Network(conv=conv, hidden=8, layers=2, virtual_node=virtual_node)).double()
+    plain = ERM(shape, network=Network(conv, hidden=8, layers=2, virtual_node=virtual_node)).double()
     captured = copy.deepcopy(plain)
     for number in range(2):
         losses = []

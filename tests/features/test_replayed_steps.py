@@ -43,7 +43,7 @@ def mlp() -> tuple[nn.Module, nn.Module]:
 
 
 def gnn() -> tuple[nn.Module, nn.Module]:
-    method = ERM(DataShape.of(GRAPHS), network=Network(conv="gin", hidden=8, layers=2, dropout=0.0))
+    method = ERM(DataShape.of(GRAPHS), network=Network("gin", hidden=8, layers=2, dropout=0.0))
     return method.featurizer, method.head
 
 

@@ -302,7 +302,7 @@ def test_lisa_takes_labels_in_proportion_and_refuses_what_cannot_be_mixed():
     with pytest.raises(ShiftproofError, match="cannot be interpolated"):
         LISA(graphs, mix="inputs")
     images = DataShape("tensors", "multiclass", 3, (3, 8, 8), None, 2, 24)
-    assert LISA(images, network=Network(featurizer="cnn")).mix == "cutmix"
+    assert LISA(images, network=Network("cnn")).mix == "cutmix"
 
 
 def test_coral_unlearns_a_feature_that_gives_the_environment_away():

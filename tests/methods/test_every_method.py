@@ -68,9 +68,10 @@ def small(name: str) -> Dataset:
 
 def quick(method: str, data: Dataset) -> dict:
     """Those of the quick settings that the method takes."""
-    from shiftproof.api.fitting import accepted_settings
+    from shiftproof.api.fitting import Plan, accepted_settings
 
-    groups = accepted_settings(methods[method].make)
+    network = Plan.make(method, data, {}).network_name
+    groups = accepted_settings(methods[method].make, network=network)
     known = {name for group in groups.values() for name in group}
     return {name: value for name, value in QUICK.items() if name in known}
 

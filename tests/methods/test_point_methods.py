@@ -19,7 +19,7 @@ from tests.nn.clouds import random_clouds
 from tests.nn.families import assert_close, seeded
 
 SHAPE = DataShape("graphs", "binary", 1, (3,), None, 0, 8)
-EGNN = Network(conv="egnn", layers=2, hidden=8, readout="sum", style="gmt")
+EGNN = Network("egnn", layers=2, hidden=8, readout="sum", style="gmt")
 
 
 def plain(seed=0):
@@ -110,7 +110,7 @@ def test_gaussian_noise_acts_in_training_alone_and_joins_points_anew():
 
 def test_a_network_that_sees_no_places_has_its_features_shaken_and_judged():
     torch.manual_seed(0)
-    gin, batch = Network(conv="gin", layers=2, hidden=8), random_clouds(count=3).whole()
+    gin, batch = Network("gin", layers=2, hidden=8), random_clouds(count=3).whole()
     method = LRIGaussian(SHAPE, network=gin)
     shaken = method._shaken(batch, *method.spread(batch))
     assert (shaken.x - batch.x).abs().min() > 0

@@ -4,6 +4,7 @@ from torch_geometric.nn import MessagePassing, aggr
 
 from shiftproof.errors import ShiftproofError
 from shiftproof.nn import WeightedGCNConv, WeightedGINConv, WeightedPNAConv, WeightedSGCConv, Wiring
+from shiftproof.nn.attention_conv import WeightedGATConv, WeightedSAGEConv
 from tests.nn.families import (
     assert_close,
     assert_gradients_match_finite_differences,
@@ -32,6 +33,8 @@ LAYERS = {
     "gin": lambda edge_dim=None: WeightedGINConv(4, 4, edge_dim),
     "gin-gmt": lambda edge_dim=None: WeightedGINConv(4, 4, edge_dim, 4, learn_eps=False, message_relu=False),
     "pna": lambda edge_dim=None: WeightedPNAConv(4, 4, edge_dim),
+    "sage": lambda edge_dim=None: WeightedSAGEConv(4, 4, edge_dim),
+    "gat": lambda edge_dim=None: WeightedGATConv(4, 4, edge_dim, heads=2),
     "pna-delete": lambda edge_dim=None: WeightedPNAConv(4, 4, edge_dim, zero="delete"),
 }
 

@@ -166,8 +166,8 @@ def test_an_encoder_takes_no_nodes_at_all():
 
 
 def test_mistakes_are_named():
-    with pytest.raises(ShiftproofError, match="unknown graph layer 'gat'"):
-        GNNEncoder(3, conv="gat")
+    with pytest.raises(ShiftproofError, match="unknown graph layer 'gatv2'"):
+        GNNEncoder(3, conv="gatv2")
     with pytest.raises(ShiftproofError, match="unknown encoder style 'gsat'"):
         GNNEncoder(3, style="gsat")
     with pytest.raises(ShiftproofError, match="at least one layer"):

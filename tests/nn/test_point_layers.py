@@ -179,7 +179,7 @@ def test_a_network_is_asked_for_by_name():
     shape = DataShape("graphs", "binary", 1, (3,), None, 0, 4)
     batch = random_clouds(dimensions=2).whole()
     for conv in POINT_CONVS:
-        spec = Network(conv=conv, layers=2, hidden=8, pos_dim=2, readout="sum")
+        spec = Network(conv, layers=2, hidden=8, pos_dim=2, readout="sum")
         net = spec.build(shape)
         assert net(batch).shape == (4, 8)
         assert spec.head(shape, 8)(net(batch)).shape == (4, 1)
@@ -194,7 +194,7 @@ def test_a_network_is_asked_for_by_name():
         (lambda: PointEncoder(3, layers=0), "at least one layer"),
         (lambda: EGNNConv(3, collect_at="middle"), "unknown end of an edge"),
         (lambda: WeightedEdgeConv(3, zero="drop"), "unknown meaning of a zero weight"),
-        (lambda: Network(conv="egn").encoder(3), "unknown graph layer 'egn'; did you mean 'egnn'"),
+        (lambda: Network("egn").encoder(3), "unknown network 'egn'; did you mean 'egnn'"),
     ],
 )
 def test_mistakes_are_named(make, words):

@@ -6,7 +6,7 @@ import shiftproof as sp
 from shiftproof.methods import DataShape, Method, Network
 
 SMALL = {"train_per_class": 8, "val_per_class": 3, "test_per_class": 3}
-NETWORK = Network(conv="gin", layers=2, hidden=8, readout="sum", style="gmt")
+NETWORK = Network("gin", layers=2, hidden=8, readout="sum", style="gmt")
 
 
 def small_motifs() -> sp.Dataset:

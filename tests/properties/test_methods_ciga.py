@@ -20,7 +20,7 @@ from shiftproof.objectives import sample_losses, supervised_contrastive
 from shiftproof.training import Trainer, Weighted
 from shiftproof.training.steps import EagerStepper
 
-NETWORK = Network(conv="gcn", layers=2, hidden=8)
+NETWORK = Network("gcn", layers=2, hidden=8)
 
 
 @pytest.fixture(scope="module")

@@ -98,7 +98,7 @@ def test_gmt_12_is_taken_of_clean_chances_in_each_direction_unless_told(data):
 @pytest.mark.parametrize("conv", ["gin", "pna"])
 @pytest.mark.parametrize("kind", [GSAT, GMTLin, GMTSimulated, GMTSam])
 def test_gmt_14_attention_that_lets_everything_through_is_plain_training(data, kind, conv):
-    network = Network(conv=conv, layers=2, hidden=8, readout="sum", style="gmt")
+    network = Network(conv, layers=2, hidden=8, readout="sum", style="gmt")
     options = {"samples": 3} if kind is GMTSimulated else {"samples": 3, "decoding": "normal"} if kind is GMTSam else {}
     method = open_up(made(kind, data, network, **options)).eval()
     batch = data.test.whole()
@@ -117,7 +117,7 @@ def test_gmt_27_attention_that_has_settled_on_the_prior_is_called_out(data):
 
 @pytest.mark.parametrize("conv", ["gin", "pna"])
 def test_gmt_29_samples_in_one_pass_are_the_loop_also_for_a_method(data, conv):
-    network = Network(conv=conv, layers=2, hidden=8, readout="mean", style="gmt", batch_norm="per_sample")
+    network = Network(conv, layers=2, hidden=8, readout="mean", style="gmt", batch_norm="per_sample")
     method = made(GMTSimulated, data, network, samples=4)
     batch = data.train.whole()
     weight = (torch.rand(batch.num_edges, 4, generator=torch.Generator().manual_seed(0)) < 0.7).float()
@@ -135,7 +135,7 @@ def test_pooled_statistics_differ_from_those_of_each_sample(data):
     weight = (torch.rand(data.train.num_edges, 4, generator=torch.Generator().manual_seed(0)) < 0.7).float()
     found = []
     for how in ("per_sample", "pooled"):
-        network = Network(conv="gin", layers=2, hidden=8, style="gmt", batch_norm=how)
+        network = Network("gin", layers=2, hidden=8, style="gmt", batch_norm=how)
         found.append(made(GMTSimulated, data, network, samples=4).train().classify(data.train.whole(), weight))
     assert not torch.allclose(found[0], found[1], atol=1e-3)
 
@@ -223,7 +223,7 @@ def test_spread_out_draws_train_and_mistakes_with_the_score_gradient_are_named(d
 @pytest.mark.parametrize("placement", ["first", "last", "mean", "all"])
 @pytest.mark.parametrize("conv", ["gin", "pna"])
 def test_gmt_lin_weighs_the_rounds_it_says(data, placement, conv):
-    network = Network(conv=conv, layers=2, hidden=8, readout="sum", style="gmt")
+    network = Network(conv, layers=2, hidden=8, readout="sum", style="gmt")
     method, batch = made(GMTLin, data, network, placement=placement).eval(), data.test.whole()
     weight = torch.rand(batch.num_edges, generator=torch.Generator().manual_seed(0))
     rounds = {"first": [(0,)], "last": [(1,)], "mean": [(0,), (1,)], "all": [(0, 1)]}[placement]

@@ -38,7 +38,7 @@ def clouds_shape() -> DataShape:
     return DataShape("graphs", "binary", 1, (3,), None, 0, 8)
 
 
-NETWORK = Network(conv="egnn", layers=2, hidden=8, readout="sum", style="gmt")
+NETWORK = Network("egnn", layers=2, hidden=8, readout="sum", style="gmt")
 
 
 @pytest.mark.parametrize(

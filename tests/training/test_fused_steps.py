@@ -15,7 +15,7 @@ from shiftproof.training.steps import FusedStepper, fused_losses
 def test_fused_losses_of_a_padded_batch_are_those_of_the_plain_one() -> None:
     data = sp.load("two-piece", train_per_class=8, val_per_class=1, test_per_class=1)
     torch.manual_seed(0)
-    method = ERM(DataShape.of(data), network=Network(conv="gin", hidden=8, layers=2)).double()
+    method = ERM(DataShape.of(data), network=Network("gin", hidden=8, layers=2)).double()
     padded = pad_batches(data.train, 24, 1024, 2048)
     buffer = padded.buffer()
     for name, field in zip(padded.names, padded.slot(0), strict=True):

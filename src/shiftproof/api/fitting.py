@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,10 +14,11 @@ from shiftproof.data.dataset import Dataset
 from shiftproof.data.predictions import Predictions
 from shiftproof.data.readers.loading import load_samples
 from shiftproof.errors import ShiftproofError, TrainingDiverged, unknown
-from shiftproof.methods.base import DataShape, Method, Network
+from shiftproof.methods.base import DataShape, Method, Network, input_of
+from shiftproof.nn.networks.network import USUAL, does_not_belong, options_of_all, require_kind, take_name
 from shiftproof.presets import preset_for
 from shiftproof.ranges import Count, Seed, fitting
-from shiftproof.registry import Entry, fitting_options, methods, options_of, require_choices
+from shiftproof.registry import Entry, fitting_options, methods, networks, options_of, require_choices
 from shiftproof.runtime.progress import Style
 from shiftproof.training.balance import Balance, balance_named, described
 from shiftproof.training.callbacks import Callback, Training
@@ -46,7 +46,7 @@ def fit(
     compile: Compile = False,
     deterministic: bool = False,
     balance: Balance | str | None = None,
-    network: Network | nn.Module | None = None,
+    network: Network | str | nn.Module | None = None,
     progress: Style = "none",
     callbacks: Sequence[Callback | Callable[[Training], Any]] = (),
     refit: bool = False,
@@ -58,8 +58,9 @@ def fit(
     (see `shiftproof.api.choosing`; why it took the one it did stands in `run.timing["chosen"]`); `data` is whatever
     `load` takes. `settings` are options of the method (`penalty=100`), of the network (`hidden=64`) and of training
     (`epochs=50`, `lr=1e-2`); the data set's preset fills in the rest and an unknown name is an error. `protocol`
-    ("ciga", "gala", ...) takes the preset of that paper where several train on the same data. `network` brings a
-    featurizer of your own.
+    ("ciga", "gala", ...) takes the preset of that paper where several train on the same data. `network` is the name of
+    one ("gat"; `shiftproof list networks` shows them), a `Network`, or a module of your own: a PyG module called with
+    `(x, edge_index, edge_attr, batch)`, a module of the whole batch, or a torch module of `x`.
     `devices` GPUs (or processes on a CPU) train the one model together, started here or by `torchrun`.
     `balance` says how the loss terms become one gradient: "weighted" (the default) or "pair", whose options are
     settings too, or a `Balance` of your own. `callbacks` are told when the run starts, after each epoch and when it
@@ -89,6 +90,8 @@ def fit(
     if isinstance(method, str) and method == "auto":
         from shiftproof.api.choosing import fit_auto
 
+        if isinstance(network, str):
+            settings, network = {**settings, "network": network}, None
         if network is not None or balance is not None:
             raise ShiftproofError("'auto' chooses among the library's methods; name one to bring a network or balance")
         more = {"compile": compile, "deterministic": deterministic, "progress": progress, "callbacks": callbacks}
@@ -153,7 +156,7 @@ def loop_for(
     *,
     seed: int,
     balance: Balance | str | None = None,
-    network: Network | nn.Module | None = None,
+    network: Network | str | nn.Module | None = None,
     **settings: Any,
 ) -> Loop:
     """The run that `fit` would train with all these, before its first step."""
@@ -165,9 +168,11 @@ def loop_for(
         join_devices(of_run["devices"], of_run.get("device", "auto"))
     own_balance = None if isinstance(balance, str) else balance
     named = {"balance": balance} if isinstance(balance, str) else {}
-    plan = Plan.make(method, dataset, {**settings, **named}, own_network=network is not None)
     if isinstance(method, Method) and network is not None:
         raise ShiftproofError("a method that is built already has its network; leave 'network' out")
+    if isinstance(network, str):
+        named, network = {**named, "network": network}, None
+    plan = Plan.make(method, dataset, {**settings, **named}, own_network=network is not None)
     torch.manual_seed(seed)
     built = method if isinstance(method, Method) else plan.build(network)
     trainer = Trainer(
@@ -225,32 +230,53 @@ class Plan:
         plan = cls(name, dataset, registered and not built)
         plan.make_method = maker
         plan.balance_name = str(settings.pop("balance", plan.balance_name))
+        preset = preset_for(dataset, protocol).settings(name, plan.balance_name)
         groups = accepted_settings(maker, plan.balance_name)
         if built:
             groups["method"] = {}
         if built or own_network:
             groups["network"] = {}
+        known = {key: parameter for group in groups.values() for key, parameter in group.items()}
+        for key in settings:
+            if key not in known:
+                raise unknown("setting", key, known, f"'{name}' on '{dataset.name}'")
+        network = None
+        if groups["network"]:
+            kind = input_of(dataset.train)[0]
+            asked, usual = take_name(settings), take_name(preset)
+            network = asked or usual or USUAL[kind]
+            require_kind(network, kind, f"'{dataset.name}'")
+            groups["network"] = networks[network].options
         everything = {key: parameter for group in groups.values() for key, parameter in group.items()}
         for key in settings:
             if key not in everything:
-                raise unknown("setting", key, everything, f"'{name}' on '{dataset.name}'")
-        preset = preset_for(dataset, protocol).settings(name, plan.balance_name)
+                raise does_not_belong(key, network)
         preset = {k: v for k, v in preset.items() if k in everything}
         chosen = fitting_options({**preset, **settings}, everything, f"'{name}'")
         require_choices(chosen, everything, f"'{name}'")
         pick = {group: {k: v for k, v in chosen.items() if k in keys} for group, keys in groups.items()}
         plan.options, plan.training, plan.weighting = pick["method"], pick["training"], pick["weighting"]
-        plan.network = None if own_network or built else pick["network"]
+        plan.network = None if own_network or built else {}
+        if network is not None:
+            plan.network = {"network": network, **pick["network"]}
         return plan
 
-    def build(self, network: Network | nn.Module | None) -> Method:
+    def build(self, network: Network | nn.Module | None = None) -> Method:
         """The untrained method."""
         options = dict(self.options)
         if "network" in inspect.signature(self.make_method).parameters:
-            options["network"] = network if network is not None else Network(**(self.network or {}))
-            if isinstance(options["network"], Network):
-                self.network = {f.name: getattr(options["network"], f.name) for f in fields(Network)}
+            shape = DataShape.of(self.dataset)
+            given = network if network is not None else Network(**(self.network or {}))
+            if isinstance(given, Network):
+                given = given.of(shape.kind)
+                self.network = given.described()
+            options["network"] = given
         return self.make_method(DataShape.of(self.dataset), **options)
+
+    @property
+    def network_name(self) -> str | None:
+        """The registered name of the network, where the method stands on one."""
+        return (self.network or {}).get("network")
 
     def balance(self) -> Balance:
         """The named balance with its settings."""
@@ -272,12 +298,15 @@ class Plan:
         }
 
 
-def accepted_settings(maker: Any, balance: str = "weighted") -> dict[str, dict[str, inspect.Parameter]]:
-    """Every setting a user may give for a method and a balance, by whom it concerns."""
+def accepted_settings(
+    maker: Any, balance: str = "weighted", network: str | None = None
+) -> dict[str, dict[str, inspect.Parameter]]:
+    """Every setting a user may give for a method and a balance, by whom it concerns; of all networks or one."""
     method = options_of(maker)
+    of_network = options_of_all() if network is None else networks[network].options
     return {
         "method": {n: p for n, p in method.items() if n not in _NOT_SETTINGS},
-        "network": options_of(Network) if "network" in method else {},
+        "network": of_network if "network" in method else {},
         "training": {n: p for n, p in options_of(Trainer).items() if n not in _NOT_SETTINGS},
         "weighting": options_of(balance_named(balance)),
     }

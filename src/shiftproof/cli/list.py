@@ -31,10 +31,12 @@ def shiftproof(
 
 @app.command("list")
 def list_(
-    kind: Annotated[str | None, typer.Argument(help="methods, datasets, recipes, attacks or defences")] = None,
+    kind: Annotated[
+        str | None, typer.Argument(help="methods, networks, datasets, recipes, attacks or defences")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show what is there: methods, data sets and their options."""
+    """Show what is there: methods, networks, data sets and their options."""
     from shiftproof.errors import unknown
     from shiftproof.registry import KINDS
 

@@ -36,7 +36,7 @@ class ManyHeads(FeatureMethod):
         self,
         shape: DataShape,
         *,
-        network: Network | nn.Module | None = None,
+        network: Network | str | nn.Module | None = None,
         objectives: tuple[str, ...] = ("erm", "irm", "vrex", "irmx", "iga", "fishr", "groupdro"),
         penalties: tuple[float, ...] = (1e1, 1e2, 1e3, 1e4, 1e5),
         head_steps: tuple[int, ...] = (100, 500),

@@ -17,7 +17,7 @@ from shiftproof.features.results import Pretrained
 from shiftproof.features.rounds import FeaturePretrainer
 from shiftproof.features.sweep import OBJECTIVES
 from shiftproof.features.termination import Termination
-from shiftproof.methods.base import Batch, DataShape, Network, Trains
+from shiftproof.methods.base import Batch, DataShape, Network, Trains, as_network
 from shiftproof.methods.environments import EnvironmentMethod, Environments
 from shiftproof.objectives import (
     GroupWeights,
@@ -44,7 +44,7 @@ class FeatureMethod(EnvironmentMethod):
         self,
         shape: DataShape,
         *,
-        network: Network | nn.Module | None = None,
+        network: Network | str | nn.Module | None = None,
         features: Features = "ifeat",
         rounds: int = 2,
         round_epochs: int = 20,
@@ -69,8 +69,8 @@ class FeatureMethod(EnvironmentMethod):
         self.merge: Merge = merge
         self.termination: Termination | None = termination
         self.freeze = freeze
-        spec = Network() if network is None else network
-        plain = shape.kind == "tensors" and isinstance(spec, Network) and spec.featurizer == "mlp"
+        named = None if isinstance(network, nn.Module) else as_network(network).of(shape.kind).name
+        plain = named == "mlp"
         self.start: Start = "xavier" if plain else "default"
         self.pretrained: Pretrained | None = None
         self.cache: Tensor | None = None
@@ -164,7 +164,7 @@ class FeATMethod(FeatureMethod):
         self,
         shape: DataShape,
         *,
-        network: Network | nn.Module | None = None,
+        network: Network | str | nn.Module | None = None,
         objective: Objective = "irm",
         penalty: float = 1.0,
         ib_penalty: float = 1.0,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from shiftproof.data.graphs import GraphBatch
-from shiftproof.methods.base import DataShape, Method, Network, make_head
+from shiftproof.methods.base import DataShape, Method, Network, as_network, make_head
 from shiftproof.methods.how_trained import HowTrained
 from shiftproof.nn import pool
 from shiftproof.objectives import sample_losses
@@ -22,11 +22,11 @@ class ASAP(Method):
     (docs/papers/ciga.md#asap); neither reads edge features.
     """
 
-    def __init__(self, shape: DataShape, *, network: Network | None = None, ratio: float = 0.25) -> None:
+    def __init__(self, shape: DataShape, *, network: Network | str | None = None, ratio: float = 0.25) -> None:
         super().__init__(shape)
         from shiftproof.nn.cluster_pooling import ClusterPooling
 
-        spec = network or Network()
+        spec = as_network(network)
         self.readout = spec.readout
         self.first = spec.encoder(shape.in_shape[0])
         self.pooling = ClusterPooling(spec.hidden, ratio=ratio, dropout=spec.dropout)

@@ -111,7 +111,7 @@ class EnvironmentAssistant:
         if self.select not in ("val", "last", "train"):
             raise unknown("assistant_select", self.select, ("val", "last", "train"))
 
-    def fit(self, dataset: Dataset, trainer: Trains, network: Network | None = None) -> ERM | CIGA:
+    def fit(self, dataset: Dataset, trainer: Trains, network: Network | str | None = None) -> ERM | CIGA:
         """The trained assistant, in evaluation mode and without gradients."""
         shape = DataShape.of(dataset)
         if self.model == "erm":

@@ -35,7 +35,7 @@ class CAL(InterpretableMethod):
         self,
         shape: DataShape,
         *,
-        network: Network | None = None,
+        network: Network | str | None = None,
         penalty: float = 0.5,
         pairs: Literal["permuted", "all"] = "permuted",
         terms_from: int = 0,

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.errors import ShiftproofError, unknown
-from shiftproof.methods.base import DataShape, Network, make_head, variant
+from shiftproof.methods.base import DataShape, Network, as_network, make_head, variant
 from shiftproof.methods.how_trained import HowTrained
 from shiftproof.methods.interpretable import ClassifierInput, Extraction, InterpretableMethod, Rounding, Scorer
-from shiftproof.nn import GNNEncoder, GraphFeaturizer, Subgraph, pool, segment_mean
+from shiftproof.nn import GraphFeaturizer, Subgraph, pool, segment_mean
 from shiftproof.nn.frozen_running_stats import still_statistics
 from shiftproof.objectives import hinge, supervised_contrastive
 from shiftproof.registry import register
@@ -49,7 +49,7 @@ class CIGA(InterpretableMethod):
         self,
         shape: DataShape,
         *,
-        network: Network | None = None,
+        network: Network | str | None = None,
         alpha: float = 4.0,
         beta: float = 0.0,
         ratio: float = 0.25,
@@ -85,7 +85,7 @@ class CIGA(InterpretableMethod):
             raise unknown("compat", str(compat), ("reference",))
         if contrast not in ("rep", "feat", "feat_weighted"):
             raise unknown("contrast", contrast, ("rep", "feat", "feat_weighted"))
-        spec = network or Network()
+        spec = as_network(network)
         self.reference = compat == "reference"
         if self.reference and spurious == "shared":
             spurious = "shared_detached"  # docs/papers/ciga.md#d9
@@ -111,8 +111,8 @@ class CIGA(InterpretableMethod):
             raise ShiftproofError(
                 "spurious='conv' needs classifier_input='feat' and a classifier as wide as the network"
             )
-        own = GNNEncoder(width, hidden=width, layers=1, conv=spec.conv, dropout=spec.dropout, style=spec.style)
-        return GraphFeaturizer(own, readout=spec.readout)
+        small = spec.changed(layers=1, virtual_node=False)
+        return GraphFeaturizer(small.encoder(width, hidden=width), readout=spec.readout)
 
     def losses(self, batch: GraphBatch) -> dict[str, Tensor]:
         found = self.extract(batch)

@@ -28,13 +28,13 @@ class CNC(ERM):
         self,
         shape: DataShape,
         *,
-        network: Network | nn.Module | None = None,
+        network: Network | str | nn.Module | None = None,
         alpha: float = 1.0,
         variant: Literal["cnc", "cncp", "cnc-original"] = "cnc",
         reference_epochs: int | None = None,
     ) -> None:
         super().__init__(shape, network=network)
-        self.reference_network = network if isinstance(network, Network) else None
+        self.reference_network = network if isinstance(network, (Network, str)) else None
         self.variant = variant
         self.reference_epochs = reference_epochs
         self.weights = {"task": 1.0, "contrast": alpha}

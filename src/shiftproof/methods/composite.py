@@ -39,7 +39,7 @@ class Composite(EnvironmentMethod):
         self,
         shape: DataShape,
         *,
-        network: Network | nn.Module | None = None,
+        network: Network | str | nn.Module | None = None,
         terms: str = "irm+vrex",
         penalty: float = 1.0,
         estimator: Literal["full", "halves", "cross"] = "full",

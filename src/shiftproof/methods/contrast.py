@@ -22,7 +22,7 @@ class Contrast(ERM):
         self,
         shape: DataShape,
         *,
-        network: Network | nn.Module | None = None,
+        network: Network | str | nn.Module | None = None,
         alpha: float = 4.0,
         temperature: float = 1.0,
     ) -> None:

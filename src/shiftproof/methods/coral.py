@@ -26,7 +26,7 @@ class CORAL(EnvironmentMethod):
         self,
         shape: DataShape,
         *,
-        network: Network | nn.Module | None = None,
+        network: Network | str | nn.Module | None = None,
         penalty: float = 1.0,
         environments: Environments = "auto",
         reduction: Literal["mean", "sum"] = "mean",

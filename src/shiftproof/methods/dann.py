@@ -37,7 +37,7 @@ class DANN(EnvironmentMethod):
         self,
         shape: DataShape,
         *,
-        network: Network | nn.Module | None = None,
+        network: Network | str | nn.Module | None = None,
         strength: float = 1.0,
         discriminator_steps: int = 1,
         gradient_penalty: float = 0.0,

@@ -30,7 +30,7 @@ class DIR(InterpretableMethod):
 
     @with_options_of(InterpretableMethod)
     def __init__(
-        self, shape: DataShape, *, network: Network | None = None, penalty: float = 0.01, **options: Any
+        self, shape: DataShape, *, network: Network | str | None = None, penalty: float = 0.01, **options: Any
     ) -> None:
         super().__init__(shape, network=network, **options)
         self.penalty = penalty

@@ -41,7 +41,7 @@ class DisC(InterpretableMethod):
         self,
         shape: DataShape,
         *,
-        network: Network | None = None,
+        network: Network | str | None = None,
         penalty: float = 1.0,
         q: float = 0.7,
         swap: bool = False,

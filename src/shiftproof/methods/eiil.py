@@ -44,7 +44,7 @@ class EIIL(IRM):
         self,
         shape: DataShape,
         *,
-        network: Network | nn.Module | None = None,
+        network: Network | str | nn.Module | None = None,
         penalty: float = 1.0,
         estimator: Estimator = "full",
         reduction: Literal["mean", "sum"] = "mean",

@@ -30,7 +30,7 @@ class EnvironmentMethod(ERM):
         self,
         shape: DataShape,
         *,
-        network: Network | nn.Module | None = None,
+        network: Network | str | nn.Module | None = None,
         environments: Environments = "auto",
         reduction: Literal["mean", "sum"] = "mean",
     ) -> None:

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from torch import Tensor, nn
 
-from shiftproof.methods.base import Batch, DataShape, Method, Network, width_of
+from shiftproof.methods.base import Batch, DataShape, Method, Network, as_featurizer, as_network, width_of
 from shiftproof.methods.how_trained import HowTrained
 from shiftproof.nn import looks_at_places
+from shiftproof.nn.networks import UserModule
 from shiftproof.objectives import sample_losses
 from shiftproof.registry import register
 
@@ -19,15 +20,17 @@ class ERM(Method):
 
     .. math:: \\min_f \\frac1n \\sum_i \\ell(f(x_i), y_i)
 
-    `network` is a `Network` or a featurizer of your own: a module that turns a batch into one vector a sample and
-    has the attribute `out_channels`.
+    `network` is a network by name, a `Network` with its options, or a module of your own: a PyG module called with
+    `(x, edge_index, edge_attr, batch)`, a module of the whole batch, or a torch module of `x`. Of a module that does
+    not say its `out_channels`, as many numbers a sample as the task has outputs are taken for logits.
     """
 
-    def __init__(self, shape: DataShape, *, network: Network | nn.Module | None = None) -> None:
+    def __init__(self, shape: DataShape, *, network: Network | str | nn.Module | None = None) -> None:
         super().__init__(shape)
-        spec = network if isinstance(network, Network) else Network()
-        self.featurizer = network if isinstance(network, nn.Module) else spec.build(shape)
-        self.head = spec.head(shape, width_of(self.featurizer))
+        spec = Network() if isinstance(network, nn.Module) else as_network(network)
+        self.featurizer = as_featurizer(network, shape) if isinstance(network, nn.Module) else spec.build(shape)
+        gives_logits = isinstance(self.featurizer, UserModule) and self.featurizer.gives_logits
+        self.head = nn.Identity() if gives_logits else spec.head(shape, width_of(self.featurizer))
 
     @property
     def how_trained(self) -> HowTrained:

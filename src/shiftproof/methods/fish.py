@@ -32,7 +32,7 @@ class Fish(EnvironmentMethod):
         self,
         shape: DataShape,
         *,
-        network: Network | nn.Module | None = None,
+        network: Network | str | nn.Module | None = None,
         meta_lr: float = 0.5,
         per_domain: bool = False,
         environments: Environments = "auto",

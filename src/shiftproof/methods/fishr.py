@@ -33,7 +33,7 @@ class Fishr(EnvironmentMethod):
         self,
         shape: DataShape,
         *,
-        network: Network | nn.Module | None = None,
+        network: Network | str | nn.Module | None = None,
         penalty: float = 1000.0,
         smoothing: float = 0.95,
         centred: bool = True,

@@ -53,7 +53,7 @@ class GALA(CIGA):
         self,
         shape: DataShape,
         *,
-        network: Network | None = None,
+        network: Network | str | None = None,
         alpha: float = 1.0,
         beta: float = 0.0,
         assistant: AssistantModel = "erm",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.data.graphs import GraphBatch
-from shiftproof.methods.base import DataShape, Method, Network, make_head
+from shiftproof.methods.base import DataShape, Method, Network, as_network, make_head
 from shiftproof.methods.explanation import Explanation
 from shiftproof.methods.how_trained import HowTrained
 from shiftproof.nn import GraphFeaturizer, lift_to_edges, segment_mean, segment_sum
@@ -33,7 +33,7 @@ class GIB(Method):
         self,
         shape: DataShape,
         *,
-        network: Network | None = None,
+        network: Network | str | None = None,
         information: float = 0.3,
         connectivity: float = 5.0,
         inner_steps: int = 20,
@@ -41,7 +41,7 @@ class GIB(Method):
         form: Literal["ciga", "gmt"] = "ciga",
     ) -> None:
         super().__init__(shape)
-        spec = network or Network()
+        spec = as_network(network)
         width = spec.hidden
         self.inner_steps, self.inner_patience, self.form = inner_steps, inner_patience, form
         self.featurizer = GraphFeaturizer(spec.encoder(shape.in_shape[0], shape.edge_dim), readout="sum")

@@ -40,7 +40,7 @@ class GIL(InterpretableMethod):
         self,
         shape: DataShape,
         *,
-        network: Network | None = None,
+        network: Network | str | None = None,
         penalty: float = 1e-3,
         clusters: int = 3,
         cluster_every: Literal["batch", "epoch"] = "batch",

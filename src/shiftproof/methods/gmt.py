@@ -56,7 +56,7 @@ class GMTLin(GSAT):
         self,
         shape: DataShape,
         *,
-        network: Network | None = None,
+        network: Network | str | None = None,
         placement: Placement = "first",
         **options: Any,
     ) -> None:
@@ -107,7 +107,7 @@ class GMTSimulated(GSAT):
         self,
         shape: DataShape,
         *,
-        network: Network | None = None,
+        network: Network | str | None = None,
         samples: Count = 100,
         sampler: SamplerName = "concrete_bernoulli",
         aggregate: AggregateName = "logits",

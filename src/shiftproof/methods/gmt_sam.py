@@ -10,7 +10,7 @@ from torch import Tensor
 
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.graphs import GraphBatch
-from shiftproof.methods.base import DataShape, Method, Network, Trains, variant
+from shiftproof.methods.base import DataShape, Method, Network, Trains, as_network, variant
 from shiftproof.methods.explanation import Explanation
 from shiftproof.methods.gmt import GMTLin, GMTSimulated
 from shiftproof.methods.gsat import GSAT, head_of, warn_of_collapse
@@ -65,7 +65,7 @@ class GMTSam(Method):
         self,
         shape: DataShape,
         *,
-        network: Network | None = None,
+        network: Network | str | None = None,
         extractor: ExtractorName = "sampled",
         init: Literal["new", "old"] = "new",
         placement: Literal["all", "first"] = "all",
@@ -82,7 +82,7 @@ class GMTSam(Method):
         kinds: dict[str, type[GSAT]] = {"sampled": GMTSimulated, "soft": GSAT, "linear": GMTLin}
         self.extractor = kinds[extractor](shape, network=network, **options)
         self.extractor.requires_grad_(False)
-        spec = network or Network()
+        spec = as_network(network)
         self.featurizer = GraphFeaturizer(spec.encoder(shape.in_shape[0], shape.edge_dim), readout=spec.readout)
         self.head = head_of(spec, shape)
         self.init, self.decoding, self.ratio = init, decoding, ratio

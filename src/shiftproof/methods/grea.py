@@ -31,7 +31,7 @@ class GREA(InterpretableMethod):
         self,
         shape: DataShape,
         *,
-        network: Network | None = None,
+        network: Network | str | None = None,
         penalty: float = 1.0,
         detach_env: bool = False,
         terms_from: int = 0,

@@ -23,7 +23,7 @@ class GroupDRO(EnvironmentMethod):
         self,
         shape: DataShape,
         *,
-        network: Network | nn.Module | None = None,
+        network: Network | str | nn.Module | None = None,
         step: float = 0.01,
         environments: Environments = "auto",
     ) -> None:

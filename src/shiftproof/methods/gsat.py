@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.errors import ShiftproofError
-from shiftproof.methods.base import DataShape, Method, Network, Trains, make_head, reference_model
+from shiftproof.methods.base import DataShape, Method, Network, Trains, as_network, make_head, reference_model
 from shiftproof.methods.explanation import Explanation
 from shiftproof.methods.how_trained import FirstStage, HowTrained
 from shiftproof.nn import (
@@ -60,7 +60,7 @@ class GSAT(Method):
         self,
         shape: DataShape,
         *,
-        network: Network | None = None,
+        network: Network | str | None = None,
         penalty: NonNegative = 1.0,
         final_r: Chance = 0.7,
         initial_r: Share = 0.9,
@@ -81,7 +81,7 @@ class GSAT(Method):
             raise ShiftproofError(f"{type(self).__name__} works on graphs, not on plain tensors")
         if smooth_min and attention != "node":
             raise ShiftproofError("'smooth_min' smooths attention to nodes; set attention='node'")
-        spec = network or Network()
+        spec = as_network(network)
         gmt = spec.style == "gmt"
         self.schedule = PriorSchedule(initial_r, final_r, decay, decay_interval)
         self.attention_to, self.kl_on = attention, kl_on

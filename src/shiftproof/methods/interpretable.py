@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.data.readers.conformers import POSITIONS
 from shiftproof.errors import ShiftproofError
-from shiftproof.methods.base import DataShape, Method, Network, make_head
+from shiftproof.methods.base import DataShape, Method, Network, as_network, make_head
 from shiftproof.methods.explanation import Explanation
 from shiftproof.nn import EdgeScorer, GraphFeaturizer, Subgraph, edge_subgraph, top_edges
 from shiftproof.objectives import sample_losses
@@ -47,7 +47,7 @@ class InterpretableMethod(Method):
         self,
         shape: DataShape,
         *,
-        network: Network | None = None,
+        network: Network | str | None = None,
         ratio: float = 0.25,
         rounding: Rounding = "ceil",
         edge_scorer: Scorer = "mlp",
@@ -62,7 +62,7 @@ class InterpretableMethod(Method):
             raise ShiftproofError(f"{type(self).__name__} works on graphs, not on plain tensors")
         if classifier_width is not None and classifier_width < 1:
             raise ShiftproofError(f"'classifier_width' is a whole number from 1, not {classifier_width}")
-        spec = network or Network()
+        spec = as_network(network)
         width = classifier_width or spec.hidden
         inputs = spec.hidden if classifier_input == "feat" else shape.in_shape[0]
         if share_encoder and (classifier_input != "raw" or width != spec.hidden):

@@ -35,7 +35,7 @@ class LISA(EnvironmentMethod):
         self,
         shape: DataShape,
         *,
-        network: Network | nn.Module | None = None,
+        network: Network | str | nn.Module | None = None,
         intra_label: float = 0.5,
         concentration: float = 2.0,
         mix: Mixed = "auto",

@@ -11,7 +11,7 @@ from torch import Tensor
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.data.readers.points import Neighbours, moved, positions
 from shiftproof.errors import ShiftproofError
-from shiftproof.methods.base import DataShape, Method, Network, variant
+from shiftproof.methods.base import DataShape, Method, Network, as_network, variant
 from shiftproof.methods.explanation import Explanation
 from shiftproof.methods.gsat import GSAT, head_of
 from shiftproof.methods.how_trained import HowTrained
@@ -57,7 +57,7 @@ class LRIGaussian(Method):
         self,
         shape: DataShape,
         *,
-        network: Network | None = None,
+        network: Network | str | None = None,
         penalty: NonNegative = 0.01,
         dimensions: Count = 3,
         scale: Positive = 1.0,
@@ -67,15 +67,15 @@ class LRIGaussian(Method):
         super().__init__(shape)
         if shape.kind != "graphs":
             raise ShiftproofError("LRIGaussian works on graphs, not on plain tensors")
-        spec = network or Network()
-        sees_places = spec.conv in POINT_CONVS
-        if sees_places and spec.pos_dim != dimensions:
-            raise ShiftproofError(f"'dimensions' is {dimensions} and 'pos_dim' is {spec.pos_dim}; set them to the same")
+        spec = as_network(network)
+        sees_places = spec.name in POINT_CONVS
+        if sees_places and (given := spec.option("pos_dim")) != dimensions:
+            raise ShiftproofError(f"'dimensions' is {dimensions} and 'pos_dim' is {given}; set them to the same")
         self.dimensions = dimensions if sees_places else shape.in_shape[0]
         self.scale, self.neighbours = scale, None
         if radius is not None or neighbours is not None:
             near = (neighbours, None) if radius is None else (None, radius * scale)
-            self.neighbours = Neighbours(*near, unit="unit" in spec.geometry)
+            self.neighbours = Neighbours(*near, unit="unit" in spec.option("geometry", ()))
         self.featurizer = GraphFeaturizer(spec.encoder(shape.in_shape[0], shape.edge_dim), readout=spec.readout)
         outputs = 2 + self.dimensions**2
         self.scorer = NodeScorer(spec.hidden, norm="batch", dropout=SCORER_DROPOUT, outputs=outputs)

@@ -12,7 +12,7 @@ from shiftproof.data.dataset import Dataset
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.data.readers.fragments import brics_fragments
 from shiftproof.errors import ShiftproofError, unknown
-from shiftproof.methods.base import Batch, DataShape, Method, Network, Trains, width_of
+from shiftproof.methods.base import Batch, DataShape, Method, Network, Trains, as_network, width_of
 from shiftproof.methods.erm import ERM
 from shiftproof.nn import GraphFeaturizer, pool, segment_softmax, segment_sum
 from shiftproof.objectives import env_risks, mean_over_present, sample_losses
@@ -133,7 +133,7 @@ class MoleOOD(ERM):
         self,
         shape: DataShape,
         *,
-        network: Network | nn.Module | None = None,
+        network: Network | str | nn.Module | None = None,
         penalty: float = 1.0,
         clusters: int = 3,
         prior: Prior = "uniform",
@@ -152,7 +152,7 @@ class MoleOOD(ERM):
         self.clusters, self.reference_epochs = clusters, reference_epochs
 
         def another() -> nn.Module:
-            return copy.deepcopy(network) if isinstance(network, nn.Module) else (network or Network()).build(shape)
+            return copy.deepcopy(network) if isinstance(network, nn.Module) else as_network(network).build(shape)
 
         shared = self.featurizer.whole if isinstance(self.featurizer, SubstructureFeaturizer) else self.featurizer
         first, second = (shared, None) if share_encoder else (another(), another())
@@ -182,10 +182,10 @@ class MoleOOD(ERM):
         return self.inference.log_domain(h, batch.y).argmax(1), expected
 
 
-def _by_fragments(network: Network | nn.Module | None, shape: DataShape) -> SubstructureFeaturizer:
+def _by_fragments(network: Network | str | nn.Module | None, shape: DataShape) -> SubstructureFeaturizer:
     if isinstance(network, nn.Module):
         raise ShiftproofError("substructures='brics' builds its own networks; leave out 'network'")
-    spec = network or Network()
+    spec = as_network(network)
     whole, part = (
         GraphFeaturizer(spec.encoder(shape.in_shape[0], shape.edge_dim), readout=spec.readout) for _ in range(2)
     )

@@ -25,7 +25,7 @@ class VREx(EnvironmentMethod):
         self,
         shape: DataShape,
         *,
-        network: Network | nn.Module | None = None,
+        network: Network | str | nn.Module | None = None,
         penalty: float = 1.0,
         unbiased: bool = True,
         environments: Environments = "auto",

@@ -29,7 +29,7 @@ from shiftproof.nn.segment import take_rows
 ZERO_MODES = ("zero_message", "delete")
 
 
-class _Conv(nn.Module):
+class EdgeConv(nn.Module):
     """What the layers have in common: their widths and the linear map of the edge features."""
 
     def __init__(self, in_channels: int, out_channels: int, edge_dim: int | None, edge_width: int) -> None:
@@ -54,7 +54,7 @@ def _width(edge_attr: Tensor | EdgeRows) -> int:
     return edge_attr.columns if isinstance(edge_attr, EdgeRows) else edge_attr.shape[-1]
 
 
-class WeightedGCNConv(_Conv):
+class WeightedGCNConv(EdgeConv):
     """A graph convolution in OGB's form, whose degrees count outgoing edges.
 
     .. math:: x = W h + b, \\quad
@@ -97,7 +97,7 @@ class WeightedGCNConv(_Conv):
         return kept + out * per_row(scale, out)
 
 
-class WeightedGINConv(_Conv):
+class WeightedGINConv(EdgeConv):
     """A graph isomorphism layer: an MLP of the node's row plus the weighted sum of its neighbours'.
 
     .. math:: h'_v = MLP\\Big((1 + ε) h_v + \\sum_{u→v} w_{uv} ReLU(h_u + e_{uv})\\Big), \\quad
@@ -160,7 +160,7 @@ class WeightedGINConv(_Conv):
         return shown if self.message_relu else f"{shown}, message_relu=False"
 
 
-class WeightedPNAConv(_Conv):
+class WeightedPNAConv(EdgeConv):
     """Several aggregations of the weighted messages side by side, joined by one linear map.
 
     .. math:: m_{uv} = w_{uv} [h_v ‖ h_u ‖ e_{uv}], \\quad
@@ -231,7 +231,7 @@ class WeightedPNAConv(_Conv):
         return f"{super().extra_repr()}, aggregators={self.aggregators}, zero={self.zero!r}"
 
 
-class WeightedSGCConv(_Conv):
+class WeightedSGCConv(EdgeConv):
     """A linear layer: the weighted sum of the neighbours' rows, without self term or normalisation.
 
     .. math:: h'_v = W \\sum_{u→v} w_{uv} h_u

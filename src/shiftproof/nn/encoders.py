@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.data.readers.conformers import POSITIONS
 from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.nn.attention_conv import WeightedGATConv, WeightedSAGEConv
 from shiftproof.nn.convs import WeightedGCNConv, WeightedGINConv, WeightedPNAConv, WeightedSGCConv
 from shiftproof.nn.dropout import dropout, relu_dropout_
 from shiftproof.nn.edge_rows import EdgeRows
@@ -21,8 +22,9 @@ from shiftproof.nn.virtual import VirtualNode
 
 if TYPE_CHECKING:
     from shiftproof.nn.points import PointEncoder
+    from shiftproof.nn.propagation import PropagationEncoder
 
-CONVS = ("gcn", "gin", "pna", "sgc")
+CONVS = ("gcn", "gin", "pna", "sgc", "sage", "gat")
 STYLES = ("ciga", "gmt")
 Weighting = Tensor | LayerWise
 
@@ -60,6 +62,7 @@ class GNNEncoder(nn.Module):
         aggregators: Collection[str] = ("mean", "min", "max", "std", "sum"),
         zero: str = "zero_message",
         samples: str = "per_sample",
+        heads: int = 4,
     ) -> None:
         super().__init__()
         if style not in STYLES:
@@ -84,6 +87,10 @@ class GNNEncoder(nn.Module):
                 return WeightedPNAConv(hidden, hidden, width, tuple(aggregators), zero)
             if conv == "sgc":
                 return WeightedSGCConv(hidden, hidden)
+            if conv == "sage":
+                return WeightedSAGEConv(hidden, hidden, width)
+            if conv == "gat":
+                return WeightedGATConv(hidden, hidden, width, heads)
             if gmt:
                 own = {"hidden": hidden, "learn_eps": False, "message_relu": False}
                 return WeightedGINConv(hidden, hidden, width, **own, samples=samples)
@@ -160,7 +167,7 @@ class GraphFeaturizer(nn.Module):
     told their places, the node column `pos`; where graphs bring a second cloud along, its row is added.
     """
 
-    def __init__(self, encoder: GNNEncoder | PointEncoder, readout: str = "mean") -> None:
+    def __init__(self, encoder: GNNEncoder | PropagationEncoder | PointEncoder, readout: str = "mean") -> None:
         super().__init__()
         if readout not in READOUTS:
             raise unknown("readout", readout, READOUTS)
@@ -204,7 +211,8 @@ class GraphFeaturizer(nn.Module):
         )
 
     def _context(self, batch: GraphBatch) -> Tensor | None:
-        return None if isinstance(self.encoder, GNNEncoder) else self.encoder.context(batch)
+        context: Any = getattr(self.encoder, "context", None)  # of points alone
+        return None if context is None else context(batch)
 
     def extra_repr(self) -> str:
         return f"readout={self.readout!r}"

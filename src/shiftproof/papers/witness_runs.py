@@ -18,9 +18,11 @@ from shiftproof.api.fitting import Plan, accepted_settings, fit
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.graphs import GraphSet
 from shiftproof.errors import ShiftproofError
+from shiftproof.nn.networks.network import WORDS
 from shiftproof.papers.hao.metattack import DEFENCES_OF_METATTACK, OF_METATTACK
 from shiftproof.papers.hao.pieces import SOURCES
 from shiftproof.papers.witness_data import named, small_graph, stand_in
+from shiftproof.presets import preset_for as preset_of_data
 from shiftproof.registry import attacks, methods, parse_name, recipes
 from shiftproof.robustness.adversarial import adversarial_train, attacker
 from shiftproof.robustness.attacks import attack
@@ -98,7 +100,7 @@ def small_settings(method: str, data: Dataset, given: Mapping[str, Any]) -> dict
         {**MOST, "epochs": 6} if "decay_interval" in options else MOST
     )  # the best epoch is looked for after the decay
     asked = {**plan.options, **(plan.network or {}), **plan.training, **plan.weighting}
-    for group in accepted_settings(methods[method].make, plan.balance_name).values():
+    for group in accepted_settings(methods[method].make, plan.balance_name, plan.network_name).values():
         for name, parameter in group.items():
             value = asked.get(name, parameter.default)
             less = _less(name, value, most)
@@ -342,11 +344,28 @@ def map_of_settings(source: Source) -> Measured:
     for cell in recipes[source.method].make().cells:
         data = stand_in(cell.data)
         plan = Plan.make(cell.method, _with_options(data, cell.data), cell.variant)
-        said = [plan.options, plan.network, plan.training, plan.weighting, plan.balance_name, cell.variant]
+        said = [
+            plan.options,
+            _network_as_said(plan, cell.variant),
+            plan.training,
+            plan.weighting,
+            plan.balance_name,
+            cell.variant,
+        ]
         seen = found.setdefault(f"{cell.data} {cell.method}", hashlib.blake2b(digest_size=6))
         seen.update(json.dumps(said, sort_keys=True, default=str).encode())
     found = {name: seen.hexdigest() for name, seen in found.items()}
     return Measured(found, {})
+
+
+def _network_as_said(plan: Plan, given: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The network's settings under the words in which presets and recipes name it."""
+    if not plan.network:
+        return plan.network
+    name, options = plan.network_name, {k: v for k, v in plan.network.items() if k != "network"}
+    preset = preset_of_data(plan.dataset, given.get("protocol")).settings(plan.name, plan.balance_name)
+    words = [word for word in WORDS if word in {**preset, **given}]
+    return {**dict.fromkeys(words, name), **options}
 
 
 def settings_of_graphs(source: Source) -> Measured:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof.report.records import Record
-from shiftproof.report.rows import Row
+from shiftproof.report.rows import Row, named_network
 
 PICTURE = "explanations.png"
 CHOICE = "auto.json"
@@ -30,7 +30,7 @@ def command_of(row: Row) -> str | None:
         words += ["--first-seed", str(seeds[0]), "--seeds", str(len(seeds))]
     else:
         words += ["--first-seed", str(seeds[0])]
-    settings = {**(config.get("options") or {}), **(config.get("network") or {}), **(config.get("training") or {})}
+    settings = {**(config.get("options") or {}), **named_network(config), **(config.get("training") or {})}
     settings["selection"] = str(config.get("selection"))
     for name, value in settings.items():
         if isinstance(value, dict) or value in ([], (), ""):

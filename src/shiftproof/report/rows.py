@@ -9,15 +9,14 @@ from functools import lru_cache
 from typing import Any
 
 from shiftproof.errors import ShiftproofError
+from shiftproof.nn.networks.network import USUAL, network_of_run, take_name
 from shiftproof.presets import PRESETS
-from shiftproof.registry import datasets, fitting_options, methods, parse_name
+from shiftproof.registry import datasets, fitting_options, methods, networks, parse_name
 from shiftproof.report.records import Record
 from shiftproof.statistics.metrics import LOWER_IS_BETTER
 from shiftproof.sweeps.published import published
 from shiftproof.sweeps.table import summarise
 
-_ONLY_GRAPHS = ("conv", "layers", "hidden", "readout", "dropout", "virtual_node", "style")
-_ONLY_TENSORS = ("featurizer", "widths")
 _NO_DEFAULT = object()
 _DECIDES_NOTHING = ("track",)  # what is watched during training does not move its result
 
@@ -146,17 +145,24 @@ def worth_showing(rows: Sequence[Row]) -> list[str]:
 
 
 def all_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Every setting of a run by name, defaults included, less those that its kind of data has no use for."""
+    """Every setting of a run by name, defaults included."""
     found = dict(_defaults(str(config["method"]))) if not config.get("own_method") else {}
-    for part in ("options", "network", "training"):
+    for part in ("options", "training"):
         found |= config.get(part) or {}
+    found |= named_network(config)
     found["epoch chosen by"] = config.get("selection")
     found.pop("selection", None)
     found["metric"] = config.get("metric")
-    kind = (config.get("shape") or {}).get("kind")
-    for name in _ONLY_TENSORS if kind == "graphs" else _ONLY_GRAPHS:
-        found.pop(name, None)
     return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+
+
+def named_network(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The network of a run and its options; of older runs too."""
+    kept, kind = config.get("network") or {}, (config.get("shape") or {}).get("kind", "tensors")
+    try:
+        return network_of_run(kept, kind)
+    except ShiftproofError:  # a network of a package that is not there any more
+        return dict(kept)
 
 
 @lru_cache
@@ -187,12 +193,18 @@ def _as_published(config: Mapping[str, Any]) -> bool:
     from shiftproof.api.fitting import Trainer, accepted_settings
 
     accepted = accepted_settings(methods[method].make)
-    expected = {key: p.default for group in accepted.values() for key, p in group.items()}
-    expected |= PRESETS[name].settings(method)
+    network, preset = named_network(config), PRESETS[name].settings(method)
+    kind = (config.get("shape") or {}).get("kind", "tensors")
+    usual = take_name(preset) or USUAL[kind]
+    options = networks[usual].options if usual in networks else {}
+    expected = {
+        key: p.default for group in accepted.values() for key, p in group.items() if group is not accepted["network"]
+    }
+    expected |= {"network": usual, **{key: p.default for key, p in options.items()}, **preset}
     selection = expected.pop("selection", Trainer.selection)
     if selection != "auto" and config.get("selection") != selection:
         return False
-    now = {**(config.get("options") or {}), **(config.get("network") or {}), **(config.get("training") or {})}
+    now = {**(config.get("options") or {}), **network, **(config.get("training") or {})}
     same = {key: list(value) if isinstance(value, tuple) else value for key, value in expected.items()}
     return all(now[key] == same.get(key, now[key]) for key in now if key not in _DECIDES_NOTHING)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from shiftproof.data.dataset import Dataset
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import DataShape, Method
+from shiftproof.nn.networks.network import network_of_run
 from shiftproof.runtime.fingerprints import first_difference, plain
 from shiftproof.training.balance import described
 
@@ -47,13 +48,19 @@ def require_same(ours: dict[str, Any], theirs: Any, path: Path) -> None:
     """Refuse to go on from what another run left at `path`."""
     if not isinstance(theirs, dict):
         raise ShiftproofError(f"{path} was not written by a run of shiftproof")
-    difference = first_difference(ours, theirs)
+    difference = first_difference(ours, _by_name(theirs))
     if difference is not None:
         key, own, other = difference
         raise ShiftproofError(
             f"{path} belongs to another run: '{key}' is {other!r} there and {own!r} now; "
             "resume with the same settings or choose another folder"
         )
+
+
+def _by_name(config: dict[str, Any]) -> dict[str, Any]:
+    """A config whose network has a name; those of before networks had names hold the options of all of them."""
+    kept, kind = config.get("network"), (config.get("shape") or {}).get("kind", "tensors")
+    return {**config, "network": plain(network_of_run(kept, kind))} if isinstance(kept, dict) else config
 
 
 def digest(dataset: Dataset) -> str:

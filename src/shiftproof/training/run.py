@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from shiftproof.data.dataset import Split
 from shiftproof.data.graphs import GraphSet
@@ -15,6 +15,7 @@ from shiftproof.data.predictions import Predictions
 from shiftproof.data.readers.molecule_vectors import add_vectors
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import DataShape, Method, Network
+from shiftproof.nn.networks.network import network_of_run
 from shiftproof.registry import carried, methods
 from shiftproof.runtime.files import read_json, read_tensors
 from shiftproof.training.evaluation import predict
@@ -117,8 +118,11 @@ class Run:
         }
 
     @classmethod
-    def load(cls, folder: str | Path, method: Method | None = None) -> Run:
-        """Read a run back. A method that is not registered must be handed in, freshly built."""
+    def load(cls, folder: str | Path, method: Method | None = None, *, network: nn.Module | None = None) -> Run:
+        """Read a run back. A method that is not registered must be handed in, freshly built.
+
+        So must a network of one's own: `Run.load(folder, network=Net())`.
+        """
         folder = Path(folder)
         if not folder.is_dir():
             raise ShiftproofError(f"{folder} is not a folder; a run is a folder with {CONFIG} and {WEIGHTS}")
@@ -135,7 +139,7 @@ class Run:
             raise ShiftproofError(f"{folder / METRICS} does not hold the metrics of a run") from None
         require_own_files(folder, config, history, summary)  # before anything is built of what was changed
         require_finite_weights(tensors, folder / WEIGHTS)
-        method = method if method is not None else build_method(config)
+        method = method if method is not None else build_method(config, network)
         restore(method, tensors, str(folder / WEIGHTS))
         method.eval()
         more = carried["calibration"].make(folder) if (folder / CALIBRATION).exists() else None
@@ -144,8 +148,8 @@ class Run:
         )
 
 
-def build_method(config: Mapping[str, Any]) -> Method:
-    """The untrained method a config describes."""
+def build_method(config: Mapping[str, Any], own_network: nn.Module | None = None) -> Method:
+    """The untrained method a config describes, on a network of one's own where it had one."""
     if config.get("own_method"):
         raise ShiftproofError(f"method '{config['method']}' is not registered; hand it to Run.load(folder, method=...)")
     if not isinstance(config["method"], str):
@@ -153,11 +157,18 @@ def build_method(config: Mapping[str, Any]) -> Method:
     entry = methods[config["method"]]
     network = config.get("network")
     options = dict(config.get("options", {}))
-    if network is None and config.get("own_network"):
-        raise ShiftproofError("this run used a network of your own; hand its method to Run.load(folder, method=...)")
+    if own_network is not None and not config.get("own_network"):
+        raise ShiftproofError("this run has no network of your own; leave 'network' out")
+    if network is None and config.get("own_network") and own_network is None:
+        raise ShiftproofError(
+            "this run used a network of your own; hand one to Run.load(folder, network=...), built as it was"
+        )
     try:
-        if network:  # {} where the method takes none
-            options["network"] = Network(**{**network, "widths": tuple(network["widths"])})
-        return entry.make(DataShape.from_json(config["shape"]), **options)
+        shape = DataShape.from_json(config["shape"])
+        if own_network is not None:
+            options["network"] = own_network
+        elif network:  # {} where the method takes none
+            options["network"] = Network(**network_of_run(network, shape.kind))
+        return entry.make(shape, **options)
     except (KeyError, TypeError, AttributeError) as error:
         raise ShiftproofError(f"{CONFIG} does not describe a run of this release ({error})") from None

@@ -17,12 +17,12 @@ from shiftproof.nn.edge_structure import Wiring
 
 SMALL = "ba-2motifs:graphs=60"
 NETWORKS = {
-    "gin": Network(conv="gin", layers=2, hidden=8, style="gmt", readout="sum"),
-    "gin-edges": Network(conv="gin", layers=2, hidden=8, style="ciga", readout="mean"),
-    "gcn": Network(conv="gcn", layers=3, hidden=8, readout="mean"),
-    "sgc": Network(conv="sgc", layers=2, hidden=8, style="gmt", readout="sum"),
-    "pna": Network(conv="pna", layers=2, hidden=8, style="gmt", readout="mean"),
-    "pna-delete": Network(conv="pna", layers=2, hidden=8, style="gmt", readout="mean", zero_weight="delete"),
+    "gin": Network("gin", layers=2, hidden=8, style="gmt", readout="sum"),
+    "gin-edges": Network("gin", layers=2, hidden=8, style="ciga", readout="mean"),
+    "gcn": Network("gcn", layers=3, hidden=8, readout="mean"),
+    "sgc": Network("sgc", layers=2, hidden=8, style="gmt", readout="sum"),
+    "pna": Network("pna", layers=2, hidden=8, style="gmt", readout="mean"),
+    "pna-delete": Network("pna", layers=2, hidden=8, style="gmt", readout="mean", zero_weight="delete"),
 }
 
 

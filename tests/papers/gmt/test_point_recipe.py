@@ -20,7 +20,7 @@ def test_every_cell_is_a_method_on_egnn_with_the_settings_of_its_data():
     for cell in RECIPE.cells:
         plan = Plan.make(cell.method, replace(toy, name=cell.data), cell.variant)
         plan.build(None)
-        assert plan.network["conv"] == "egnn"
+        assert plan.network["network"] == "egnn"
         assert plan.network["hidden"] == 64
         assert plan.training["weight_decay"] == 1e-5
     synmol = replace(toy, name="synmol-3d")

@@ -13,7 +13,7 @@ from shiftproof.data.readers.points import moved, positions
 from shiftproof.errors import ShiftproofError
 from shiftproof.explanations.algorithms.point_masks import PointMaskNetwork, bernmask, gradcam, gradgeo
 from shiftproof.explanations.algorithms.posthoc import PostHoc
-from shiftproof.methods.base import DataShape, Method, Network, Trains, width_of
+from shiftproof.methods.base import DataShape, Method, Network, Trains, as_network, width_of
 from shiftproof.methods.explanation import Explanation
 from shiftproof.methods.gsat import head_of
 from shiftproof.methods.how_trained import HowTrained
@@ -49,7 +49,7 @@ class BernMask(_PostHocPoints):
         self,
         shape: DataShape,
         *,
-        network: Network | None = None,
+        network: Network | str | None = None,
         steps: Count = 500,
         mask_lr: Positive = 0.1,
         size: NonNegative = 0.1,
@@ -81,7 +81,7 @@ class BernMaskP(_PostHocPoints):
         self,
         shape: DataShape,
         *,
-        network: Network | None = None,
+        network: Network | str | None = None,
         explainer_epochs: Count = 100,
         explainer_lr: Positive = 1e-3,
         size: NonNegative = 0.01,
@@ -123,7 +123,10 @@ class GradCAM(_PostHocPoints):
     def scores(self, batch: GraphBatch) -> Tensor:
         featurizer = self.model.featurizer
         assert isinstance(featurizer, GraphFeaturizer)
-        return gradcam(self.explained, batch, featurizer.encoder.convs[-1])
+        layers = getattr(featurizer.encoder, "convs", None)
+        if layers is None:
+            raise ShiftproofError(f"GradCAM needs a network of layers, not {type(featurizer).__name__}")
+        return gradcam(self.explained, batch, layers[-1])
 
 
 @register("pointmask", tags=("graphs", "points"))
@@ -142,14 +145,14 @@ class PointMask(Method):
         self,
         shape: DataShape,
         *,
-        network: Network | None = None,
+        network: Network | str | None = None,
         threshold: BelowOne = 0.2,
         penalty: NonNegative = 0.01,
     ) -> None:
         super().__init__(shape)
         if shape.kind != "graphs":
             raise ShiftproofError("PointMask works on graphs, not on plain tensors")
-        spec = network or Network()
+        spec = as_network(network)
         self.threshold = threshold
         self.featurizer = GraphFeaturizer(spec.encoder(shape.in_shape[0], shape.edge_dim), readout=spec.readout)
         self.scorer = NodeScorer(spec.hidden, norm="batch", dropout=SCORER_DROPOUT, outputs=2)

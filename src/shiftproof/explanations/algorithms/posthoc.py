@@ -29,7 +29,7 @@ class PostHoc(Method):
     The model is ERM's, trained with the settings of the run; its best epoch is the one explained.
     """
 
-    def __init__(self, shape: DataShape, *, network: Network | None = None) -> None:
+    def __init__(self, shape: DataShape, *, network: Network | str | None = None) -> None:
         super().__init__(shape)
         if shape.kind != "graphs":
             raise ShiftproofError(f"{type(self).__name__} works on graphs, not on plain tensors")
@@ -81,7 +81,7 @@ class GNNExplainerMethod(PostHoc):
         self,
         shape: DataShape,
         *,
-        network: Network | None = None,
+        network: Network | str | None = None,
         steps: Count = 100,
         mask_lr: Positive = 0.1,
         size: NonNegative = 0.1,
@@ -109,7 +109,7 @@ class _Amortised(PostHoc):
         self,
         shape: DataShape,
         *,
-        network: Network | None = None,
+        network: Network | str | None = None,
         explainer_epochs: Count = 100,
         explainer_lr: Positive = 1e-3,
     ) -> None:
@@ -142,7 +142,7 @@ class PGExplainerMethod(_Amortised):
         self,
         shape: DataShape,
         *,
-        network: Network | None = None,
+        network: Network | str | None = None,
         size: NonNegative | None = None,
         entropy: NonNegative | None = None,
         target: Target = "label",
@@ -172,7 +172,7 @@ class GraphMaskMethod(_Amortised):
         self,
         shape: DataShape,
         *,
-        network: Network | None = None,
+        network: Network | str | None = None,
         size: NonNegative | None = None,
         entropy: NonNegative | None = None,
         layerwise: bool = False,
