@@ -20,7 +20,7 @@ def test_everything_that_is_registered_is_listed(shiftproof):
     assert [entry["name"] for entry in found["datasets"]] == [entry.name for entry in datasets]
     irm = next(entry for entry in found["methods"] if entry["name"] == "irm")
     assert irm["options"]["penalty"] == 1.0
-    assert irm["works on"] == ["graphs", "tensors"]
+    assert irm["works on"] == ["graphs", "tensors", "nodes"]
     assert "network" not in irm["options"]
 
 

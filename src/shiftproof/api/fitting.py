@@ -15,7 +15,7 @@ from shiftproof.data.predictions import Predictions
 from shiftproof.data.readers.loading import load_samples
 from shiftproof.errors import ShiftproofError, TrainingDiverged, unknown
 from shiftproof.methods.base import DataShape, Method, Network, input_of
-from shiftproof.nn.networks.network import USUAL, does_not_belong, options_of_all, require_kind, take_name
+from shiftproof.nn.networks.network import SAID, USUAL, does_not_belong, options_of_all, require_kind, take_name
 from shiftproof.presets import preset_for
 from shiftproof.ranges import Count, Seed, fitting
 from shiftproof.registry import Entry, fitting_options, methods, networks, options_of, require_choices
@@ -161,6 +161,8 @@ def loop_for(
 ) -> Loop:
     """The run that `fit` would train with all these, before its first step."""
     seed = fitting(seed, Seed, "'seed'")
+    if dataset.kind == "nodes" and settings.get("compile"):
+        raise ShiftproofError("steps on nodes of a graph are not compiled; leave 'compile' out")
     of_run = {key: settings.pop(key) for key in _OF_RUN if key in settings}
     if of_run.get("out") is not None:
         of_run["out"] = Path(of_run["out"])
@@ -223,10 +225,11 @@ class Plan:
             registered = entry is not None
             entry = entry or Entry(maker.__name__, maker)
         name, maker = entry.name, entry.make
-        if entry.tags and "graphs" not in entry.tags and dataset.is_graph:
-            raise ShiftproofError(f"method '{name}' works on plain tensors, and '{dataset.name}' holds graphs")
-        if entry.tags and "tensors" not in entry.tags and not dataset.is_graph:
-            raise ShiftproofError(f"method '{name}' works on graphs, and '{dataset.name}' holds plain tensors")
+        if entry.tags and dataset.kind not in entry.tags:
+            works = [SAID[tag] for tag in entry.tags if tag in SAID]
+            raise ShiftproofError(
+                f"method '{name}' works on {' and '.join(works)}, and '{dataset.name}' holds {SAID[dataset.kind]}"
+            )
         plan = cls(name, dataset, registered and not built)
         plan.make_method = maker
         plan.balance_name = str(settings.pop("balance", plan.balance_name))

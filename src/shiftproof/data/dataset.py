@@ -11,11 +11,12 @@ import torch
 from shiftproof.data.checks import require_bits, require_finite, require_numbered
 from shiftproof.data.domains import DomainSet
 from shiftproof.data.graphs import GraphSet
+from shiftproof.data.node_sets import NodeSet
 from shiftproof.errors import ShiftproofError, unknown
 
 Task = Literal["multiclass", "binary", "multilabel", "regression"]
 TASKS: tuple[Task, ...] = ("multiclass", "binary", "multilabel", "regression")
-Split = GraphSet | DomainSet
+Split = GraphSet | DomainSet | NodeSet
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +88,11 @@ class Dataset:
     @property
     def is_graph(self) -> bool:
         return isinstance(self.splits["train"], GraphSet)
+
+    @property
+    def kind(self) -> Literal["graphs", "tensors", "nodes"]:
+        """What a sample is: a graph, a tensor, or a node of a graph."""
+        return "nodes" if isinstance(self.splits["train"], NodeSet) else "graphs" if self.is_graph else "tensors"
 
     @property
     def num_outputs(self) -> int:

@@ -32,6 +32,8 @@ class NodeGraph:
     `edge_index` holds both directions of every undirected edge, sorted by (row, column), without loops and duplicates
     (`NodeGraph.from_edges` brings any list of edges into this form). A label of -1 stands for "not known"; `train`,
     `val` and `test` are node numbers. `classes` is needed only where the labels at hand may not show all classes.
+    `columns` holds further values of each node by name (`value_names` says what their numbers mean), by which nodes can
+    be split into environments; `edge_truth` marks the directed edges that truly decide labels, where that is known.
     """
 
     x: Tensor
@@ -43,12 +45,18 @@ class NodeGraph:
     name: str = "graph"
     provenance: Mapping[str, Any] = field(default_factory=dict)
     classes: int | None = None
+    columns: Mapping[str, Tensor] = field(default_factory=dict)
+    value_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    edge_truth: Tensor | None = None
 
     def __post_init__(self) -> None:
         _check_features(self)
         _check_edges(self)
         _check_labels(self)
         _check_splits(self)
+        for name, values in self.columns.items():
+            if len(values) != self.num_nodes:
+                raise ShiftproofError(f"column '{name}' of {self.name} has {len(values)} values, not {self.num_nodes}")
 
     @property
     def num_nodes(self) -> int:
@@ -115,7 +123,8 @@ class NodeGraph:
         new = torch.full((self.num_nodes,), -1, dtype=torch.long, device=self.device)
         new[nodes] = torch.arange(len(nodes), device=self.device)
         ends = new[self.edge_index]
-        ends = ends[:, (ends >= 0).all(0)]
+        held = (ends >= 0).all(0)
+        ends = ends[:, held]
         order = torch.argsort(ends[0] * len(nodes) + ends[1])
         parts = {part: new[getattr(self, part)] for part in SPLITS}
         return replace(
@@ -124,6 +133,8 @@ class NodeGraph:
             edge_index=ends[:, order],
             y=self.y[nodes],
             classes=self.num_classes,
+            columns={name: values[nodes] for name, values in self.columns.items()},
+            edge_truth=None if self.edge_truth is None else self.edge_truth[held][order],
             **{part: moved[moved >= 0] for part, moved in parts.items()},
         )
 
@@ -134,7 +145,10 @@ class NodeGraph:
     def to(self, device: torch.device | str) -> NodeGraph:
         """The graph with all its tensors on `device`."""
         names = ("x", "edge_index", "y", *SPLITS)
-        return replace(self, **{name: getattr(self, name).to(device) for name in names})
+        columns = {name: values.to(device) for name, values in self.columns.items()}
+        truth = None if self.edge_truth is None else self.edge_truth.to(device)
+        moved = {name: getattr(self, name).to(device) for name in names}
+        return replace(self, columns=columns, edge_truth=truth, **moved)
 
     @classmethod
     def from_edges(cls, x: Tensor, edges: Tensor, y: Tensor, **others: Any) -> NodeGraph:

@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 from shiftproof.data.dataset import Dataset, Split, Task
 from shiftproof.data.graphs import GraphSet
+from shiftproof.data.node_sets import NodeSet
 
-Kind = Literal["graphs", "tensors"]
+Kind = Literal["graphs", "tensors", "nodes"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ def input_of(split: Split) -> tuple[Kind, tuple[int, ...], int | None]:
     """What a network is fed by a split: its kind, the shape of one row of features, the width of edge features."""
     if isinstance(split, GraphSet):
         return "graphs", (split.num_features,), split.edge_dim
+    if isinstance(split, NodeSet):
+        return "nodes", (split.num_features,), None
     return "tensors", tuple(split.x.shape[1:]), None
 
 

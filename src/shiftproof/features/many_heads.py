@@ -21,7 +21,7 @@ HEADS = "heads.json"
 COUNTED = ("accuracy", "worst_group")
 
 
-@register("feat-heads", tags=("graphs", "tensors"))
+@register("feat-heads", tags=("graphs", "tensors", "nodes"))
 class ManyHeads(FeatureMethod):
     """FeAT features, and heads for many objectives and penalties trained on them at once; the best one predicts.
 

@@ -145,7 +145,7 @@ class FeatureMethod(EnvironmentMethod):
         return found
 
 
-@register("feat", tags=("graphs", "tensors"))
+@register("feat", tags=("graphs", "tensors", "nodes"))
 class FeATMethod(FeatureMethod):
     r"""FeAT: learn rich features by rounds, then train an invariant predictor on them.
 

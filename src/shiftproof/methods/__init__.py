@@ -31,6 +31,7 @@ from shiftproof.methods.coral import CORAL
 from shiftproof.methods.dann import CDANN, DANN
 from shiftproof.methods.dir import DIR
 from shiftproof.methods.disc import DisC
+from shiftproof.methods.eerm import EERM
 from shiftproof.methods.eiil import EIIL
 from shiftproof.methods.erm import ERM
 from shiftproof.methods.explanation import Explanation
@@ -53,8 +54,10 @@ from shiftproof.methods.k_gnn import KGNN
 from shiftproof.methods.linear import Linear
 from shiftproof.methods.lisa import LISA
 from shiftproof.methods.lri import LRIBernoulli, LRIGaussian
+from shiftproof.methods.mixup import Mixup
 from shiftproof.methods.moleood import MoleOOD
 from shiftproof.methods.oracle import Oracle, OracleXGNN
+from shiftproof.methods.srgnn import SRGNN
 from shiftproof.methods.tanimoto_gp import TanimotoGP
 from shiftproof.methods.tanimoto_svm import TanimotoSVM
 from shiftproof.methods.trivial import Prior, Size
@@ -72,6 +75,7 @@ __all__ = [
     "DANN",
     "DECODERS",
     "DIR",
+    "EERM",
     "EIIL",
     "ERM",
     "GALA",
@@ -113,12 +117,14 @@ __all__ = [
     "LRIGaussian",
     "Linear",
     "Method",
+    "Mixup",
     "MoleOOD",
     "Network",
     "Oracle",
     "OracleXGNN",
     "Prior",
     "ProxyTable",
+    "SRGNN",
     "Size",
     "TanimotoGP",
     "TanimotoSVM",

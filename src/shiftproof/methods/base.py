@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.domains import DomainBatch
 from shiftproof.data.graphs import GraphBatch
+from shiftproof.data.node_sets import NodeBatch
 from shiftproof.data.shape import DataShape, Kind, input_of, vectors_of
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.how_trained import USUAL, HowTrained
@@ -21,7 +22,7 @@ from shiftproof.runtime.progress import Style
 if TYPE_CHECKING:
     from shiftproof.methods.erm import ERM
 
-Batch = GraphBatch | DomainBatch
+Batch = GraphBatch | DomainBatch | NodeBatch
 
 
 class Trains(Protocol):

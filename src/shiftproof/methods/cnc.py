@@ -14,7 +14,7 @@ from shiftproof.objectives import sample_losses, supervised_contrastive
 from shiftproof.registry import register
 
 
-@register("cnc", tags=("graphs", "tensors"))
+@register("cnc", tags=("graphs", "tensors", "nodes"))
 class CNC(ERM):
     """Correct-N-Contrast: a second model is drawn away from the mistakes of a first, plain one.
 

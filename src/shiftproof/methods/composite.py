@@ -24,7 +24,7 @@ from shiftproof.registry import register
 TERMS = ("irm", "vrex", "ib", "fishr", "clove", "iga", "sd")
 
 
-@register("composite", tags=("graphs", "tensors"))
+@register("composite", tags=("graphs", "tensors", "nodes"))
 class Composite(EnvironmentMethod):
     """The plain risk with any penalties over environments, named in `terms` and joined by a plus.
 

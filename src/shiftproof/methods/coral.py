@@ -12,7 +12,7 @@ from shiftproof.objectives import coral_penalty
 from shiftproof.registry import register
 
 
-@register("coral", tags=("graphs", "tensors"))
+@register("coral", tags=("graphs", "tensors", "nodes"))
 class CORAL(EnvironmentMethod):
     """CORAL: the features must have the same mean and covariance in all environments.
 

@@ -18,7 +18,7 @@ from shiftproof.objectives import sample_losses
 from shiftproof.registry import register
 
 
-@register("dann", tags=("graphs", "tensors"))
+@register("dann", tags=("graphs", "tensors", "nodes"))
 class DANN(EnvironmentMethod):
     """DANN: a discriminator learns to guess the environment from the features, which learn to mislead it.
 
@@ -103,7 +103,7 @@ class DANN(EnvironmentMethod):
         return loss
 
 
-@register("cdann", tags=("graphs", "tensors"))
+@register("cdann", tags=("graphs", "tensors", "nodes"))
 class CDANN(DANN):
     """CDANN: as `dann`, with a discriminator that is told the label, so that features may differ with it.
 

@@ -20,7 +20,7 @@ from shiftproof.registry import register
 RELEASED_STEPS = 20  # docs/papers/gala.md#eiil
 
 
-@register("eiil", tags=("graphs", "tensors"))
+@register("eiil", tags=("graphs", "tensors", "nodes"))
 class EIIL(IRM):
     """Infer the two environments that a plain model violates most, then IRM over them; needs no environment labels.
 

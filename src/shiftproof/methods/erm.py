@@ -14,7 +14,7 @@ from shiftproof.objectives import sample_losses
 from shiftproof.registry import register
 
 
-@register("erm", tags=("graphs", "tensors"))
+@register("erm", tags=("graphs", "tensors", "nodes"))
 class ERM(Method):
     """Plain training: minimise the average loss over all training samples.
 

@@ -16,7 +16,7 @@ from shiftproof.objectives import sample_losses
 from shiftproof.registry import register
 
 
-@register("fish", tags=("graphs", "tensors"))
+@register("fish", tags=("graphs", "tensors", "nodes"))
 class Fish(EnvironmentMethod):
     """Fish: gradient matching between environments to first order.
 

@@ -15,7 +15,7 @@ from shiftproof.objectives.segments import spread_over_present
 from shiftproof.registry import register
 
 
-@register("fishr", tags=("graphs", "tensors"))
+@register("fishr", tags=("graphs", "tensors", "nodes"))
 class Fishr(EnvironmentMethod):
     """Fishr: the gradients of single samples must vary equally in all environments.
 

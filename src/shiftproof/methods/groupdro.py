@@ -10,7 +10,7 @@ from shiftproof.objectives import GroupWeights, env_risks, worst_risk
 from shiftproof.registry import register
 
 
-@register("groupdro", tags=("graphs", "tensors"))
+@register("groupdro", tags=("graphs", "tensors", "nodes"))
 class GroupDRO(EnvironmentMethod):
     """Train for the worst environment.
 

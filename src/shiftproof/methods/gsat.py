@@ -36,7 +36,7 @@ SCORER_DROPOUT = 0.5  # docs/papers/gmt.md#attention
 COLLAPSED = 1e-3  # docs/papers/gmt.md#f27: attention that varies less than this inside every graph explains nothing
 
 
-@register("gsat", tags=("graphs",))
+@register("gsat", tags=("graphs", "nodes"))
 class GSAT(Method):
     """Graph stochastic attention: every edge is let through with a learned chance that is drawn towards `r`.
 
@@ -77,7 +77,7 @@ class GSAT(Method):
         own_encoder: bool = False,
     ) -> None:
         super().__init__(shape)
-        if shape.kind != "graphs":
+        if shape.kind == "tensors":
             raise ShiftproofError(f"{type(self).__name__} works on graphs, not on plain tensors")
         if smooth_min and attention != "node":
             raise ShiftproofError("'smooth_min' smooths attention to nodes; set attention='node'")

@@ -14,7 +14,7 @@ from shiftproof.registry import register, with_options_of
 Estimator = Literal["full", "halves", "cross"]
 
 
-@register("irm", tags=("graphs", "tensors"))
+@register("irm", tags=("graphs", "tensors", "nodes"))
 class IRM(EnvironmentMethod):
     """IRMv1: one classifier scale must be optimal in every environment at once.
 
@@ -46,7 +46,7 @@ class IRM(EnvironmentMethod):
         }
 
 
-@register("irmx", tags=("graphs", "tensors"))
+@register("irmx", tags=("graphs", "tensors", "nodes"))
 class IRMX(EnvironmentMethod):
     """IRMv1 and V-REx together, the objective vector of PAIR; here added up with fixed weights.
 
@@ -77,7 +77,7 @@ class IRMX(EnvironmentMethod):
         }
 
 
-@register("ib-irm", tags=("graphs", "tensors"))
+@register("ib-irm", tags=("graphs", "tensors", "nodes"))
 class IBIRM(IRM):
     """IRMv1 with an information bottleneck: features that vary no more than they must.
 
@@ -104,5 +104,5 @@ class IBIRM(IRM):
             "irm": irm_penalty(logits, batch.y, env, self.num_envs, self.shape.task, estimator=self.estimator),
             # graphs: variance over the batch (docs/papers/ciga.md#ib-irm); tensors: mean over environments
             # (docs/papers/pair.md#penalties-on-coloredmnist)
-            "ib": ib_penalty(features) if self.shape.kind == "graphs" else ib_penalty(features, env, self.num_envs),
+            "ib": ib_penalty(features) if self.shape.kind != "tensors" else ib_penalty(features, env, self.num_envs),
         }

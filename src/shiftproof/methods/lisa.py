@@ -17,7 +17,7 @@ Mixed = Literal["auto", "inputs", "cutmix", "features"]
 LABEL_BINS = 10  # of a number to regress: samples in the same tenth of the batch count as of the same label
 
 
-@register("lisa", tags=("graphs", "tensors"))
+@register("lisa", tags=("graphs", "tensors", "nodes"))
 class LISA(EnvironmentMethod):
     """LISA: interpolate samples that have the label in common and not the environment, or the reverse.
 
@@ -47,18 +47,16 @@ class LISA(EnvironmentMethod):
             raise ShiftproofError("lisa: 'intra_label' is a share from 0 to 1 and 'concentration' is above 0")
         images = shape.kind == "tensors" and len(shape.in_shape) == 3
         if mix == "auto":
-            mix = "features" if shape.kind == "graphs" else ("cutmix" if images else "inputs")
+            mix = "features" if shape.kind != "tensors" else ("cutmix" if images else "inputs")
         if mix == "cutmix" and not images:
             raise ShiftproofError(f"mix='cutmix' needs images [channels, height, width], not {shape.in_shape}")
-        if mix == "inputs" and shape.kind == "graphs":
+        if mix == "inputs" and shape.kind != "tensors":
             raise ShiftproofError("graphs cannot be interpolated; take mix='features'")
         self.intra_label, self.concentration, self.mix = intra_label, concentration, mix
 
     def losses(self, batch: Batch) -> dict[str, Tensor]:
-        env, labels = self.env(batch), label_groups(batch.y, self.shape.task)
-        same_label = torch.rand(len(env), device=env.device) < self.intra_label
-        other = torch.where(same_label, partners(labels, env), partners(env, labels))
-        share = _beta(self.concentration, len(env), env.device)
+        other = self.partners_of(batch)
+        share = _beta(self.concentration, len(other), other.device)
         if self.mix == "cutmix":
             mixed, share = cutmix(batch.x, batch.x[other], share)
             logits = self(batch.replace(x=mixed))
@@ -68,6 +66,12 @@ class LISA(EnvironmentMethod):
             features = self.featurizer(batch)
             logits = self.classify(interpolated(features, features[other], share))
         return {"task": self._soft_loss(logits, batch.y, batch.y[other], share)}
+
+    def partners_of(self, batch: Batch) -> Tensor:
+        """The sample that each one is mixed with: of its label from another environment, or the other way round."""
+        env, labels = self.env(batch), label_groups(batch.y, self.shape.task)
+        same_label = torch.rand(len(env), device=env.device) < self.intra_label
+        return torch.where(same_label, partners(labels, env), partners(env, labels))
 
     def _soft_loss(self, logits: Tensor, y: Tensor, other: Tensor, share: Tensor) -> Tensor:
         task = self.shape.task

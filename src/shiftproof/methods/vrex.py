@@ -12,7 +12,7 @@ from shiftproof.objectives import env_risks, vrex_penalty
 from shiftproof.registry import register
 
 
-@register("vrex", tags=("graphs", "tensors"))
+@register("vrex", tags=("graphs", "tensors", "nodes"))
 class VREx(EnvironmentMethod):
     """V-REx: the risks of all environments must be equal.
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from shiftproof.data.node_sets import NodeBatch
 from shiftproof.errors import unknown
 
 INITS = ("xavier", "default")
@@ -86,5 +87,7 @@ def _start(layers: Sequence[nn.Linear], init: str) -> None:
 
 
 def _inputs(batch: Any) -> Tensor:
-    """The tensor itself, or the `x` of a batch."""
+    """The tensor itself, or the `x` of a batch: of the samples alone where they are nodes of a graph."""
+    if isinstance(batch, NodeBatch):
+        return batch.x.index_select(0, batch.nodes)
     return batch if isinstance(batch, torch.Tensor) else batch.x

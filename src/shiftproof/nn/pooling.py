@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from shiftproof.data.node_sets import NodeBatch
 from shiftproof.errors import unknown
 from shiftproof.nn.segment import segment_max, segment_mean, segment_sum
 
@@ -28,6 +29,8 @@ def pool(x: Tensor, group: Tensor, num_graphs: int, how: str = "mean", mask: Ten
     return READOUTS[how](x, group, num_graphs + 1)[:num_graphs]
 
 
-def readout(x: Tensor, batch: GraphBatch, how: str = "mean") -> Tensor:
-    """`pool` of the node rows `x` over the graphs of a batch."""
+def readout(x: Tensor, batch: GraphBatch | NodeBatch, how: str = "mean") -> Tensor:
+    """`pool` of the node rows `x` over the graphs of a batch; where nodes are the samples, their own rows."""
+    if isinstance(batch, NodeBatch):
+        return x.index_select(0, batch.nodes)
     return pool(x, batch.batch, batch.num_graphs, how, batch.node_mask)

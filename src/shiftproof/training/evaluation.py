@@ -10,6 +10,7 @@ from torch import Tensor
 
 from shiftproof.data.dataset import Dataset, Split
 from shiftproof.data.graphs import GraphSet
+from shiftproof.data.node_sets import NodeSet
 from shiftproof.methods.base import Method
 from shiftproof.methods.explanation import edge_scores, node_scores
 from shiftproof.nn import ranks, segment_sum
@@ -38,6 +39,8 @@ def predict(method: Method, split: Split, *, batch_size: int = EVALUATION_BATCH)
 
 def _logits(method: Method, split: Split, batch_size: int) -> Tensor:
     """The logits of a split; of several processes that train together each works out a part of them."""
+    if isinstance(split, NodeSet):  # every batch of nodes sees the whole graph
+        return method(split.whole())
     if not ranks.spread() or len(split) < ranks.count():
         return torch.cat([method(batch) for batch in split.batches(batch_size)])
     bounds = [len(split) * rank // ranks.count() for rank in range(ranks.count() + 1)]

@@ -13,13 +13,16 @@ from torch import Tensor
 
 from shiftproof.data.dataset import Dataset, Task
 from shiftproof.data.graphs import GraphSet
+from shiftproof.data.node_shift import node_data
 from shiftproof.data.nodes import NodeGraph
+from shiftproof.data.readers.node_sources import is_node_source, read_nodes
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.registry import datasets, fitting_options, options_of, parse_name
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
+SPLITTING = tuple(options_of(node_data))  # how the nodes of a graph are split
 _PICKLES = (".pt", ".pth", ".pkl", ".pickle")
 _DATA_FILES = (".csv", ".tsv", ".npz", ".npy", ".json", ".txt", ".zip", ".gz", ".xz", ".parquet", ".safetensors")
 
@@ -28,7 +31,10 @@ def load(source: Any, /, *, group: str | None = None, vectors: str | None = None
     """The data set that `source` stands for, looked through for values that cannot be right.
 
     It is a `Dataset`, or a `NodeGraph` for the names and files that hold one graph whose nodes are classified
-    (`load_samples` and `load_nodes` promise the one and the other).
+    (`load_samples` and `load_nodes` promise the one and the other). A node graph becomes a `Dataset` whose samples are
+    nodes where it is said how they are split: `"cora:by=degree"` (see `shiftproof.data.node_shift.node_data`); PyG's
+    `Data` with a label for each node, a NetworkX graph of labelled nodes, OGB's `(graph, labels)` and two tables
+    `("nodes.csv", "edges.csv")` are node graphs too.
 
     `source` is a registered name (`"spmotif-struc"`, options as keywords or in the text:
     `"spmotif-struc:bias=0.9"`), a table of your own (`"assays.csv", smiles="smiles", label="active"`), an npz or
@@ -40,9 +46,15 @@ def load(source: Any, /, *, group: str | None = None, vectors: str | None = None
     """
     if isinstance(source, (str, Path)):
         data = _from_text(str(source), options)
-    elif isinstance(source, (Dataset, NodeGraph)):
-        _no_options(options, f"a {type(source).__name__}")
+    elif isinstance(source, NodeGraph):
+        data = _split_nodes(source, options)
+    elif isinstance(source, Dataset):
+        _no_options(options, "a Dataset")
         data = source
+    elif is_node_source(source):
+        of_graph = {key: value for key, value in options.items() if key not in SPLITTING}
+        shifted = {key: value for key, value in options.items() if key in SPLITTING}
+        data = _split_nodes(_call(read_nodes, source, of_graph, owner="a graph of nodes"), shifted)
     elif isinstance(source, Mapping):
         data = _call(from_splits, source, options, owner="a dict of graphs")
     elif isinstance(source, Iterable):
@@ -57,14 +69,9 @@ def load(source: Any, /, *, group: str | None = None, vectors: str | None = None
 
 
 def load_samples(source: Any, /, *, group: str | None = None, **options: Any) -> Dataset:
-    """What `load` gives where it is a data set of graphs or samples; a single node graph is an error."""
+    """What `load` gives as a data set of samples; those of a node graph are its nodes, split as it says itself."""
     data = load(source, group=group, **options)
-    if isinstance(data, NodeGraph):
-        raise ShiftproofError(
-            f"'{data.name}' is one graph whose nodes are classified, not a set of graphs or samples; "
-            "`shiftproof attack` and `shiftproof audit` take it"
-        )
-    return data
+    return node_data(data).check() if isinstance(data, NodeGraph) else data
 
 
 def load_nodes(source: Any, /, **options: Any) -> NodeGraph:
@@ -75,6 +82,19 @@ def load_nodes(source: Any, /, **options: Any) -> NodeGraph:
     if not isinstance(data, NodeGraph):
         raise ShiftproofError(f"'{data.name}' is a set of graphs or samples, not one graph whose nodes are classified")
     return data
+
+
+def _splits_nodes(entry: Any, key: str, options: Mapping[str, Any]) -> bool:
+    """Whether an option of a registered node graph says how its nodes are split, and is not the graph's own."""
+    return "nodes" in entry.tags and key not in entry.options
+
+
+def _split_nodes(graph: Any, options: Mapping[str, Any]) -> Any:
+    """The nodes of a graph as samples where it is said how they are split, else the graph itself."""
+    if not options:
+        return graph
+    accepted = options_of(node_data)
+    return node_data(graph, **fitting_options(options, accepted, f"the nodes of '{graph.name}'"))
 
 
 def _with_vectors(data: Any, vectors: Any) -> Any:
@@ -155,7 +175,9 @@ def _from_text(text: str, options: Mapping[str, Any]) -> Dataset | NodeGraph:
         entry = datasets[name]
         chosen = {**parse_name(text)[1], **options}
         group, vectors = chosen.pop("group", None), chosen.pop("vectors", None)
+        nodes = {key: chosen.pop(key) for key in SPLITTING if key in chosen and _splits_nodes(entry, key, chosen)}
         data = entry.make(**fitting_options(chosen, entry.options, f"data set '{name}'"))
+        data = _split_nodes(data, nodes) if nodes else data
         return _with_vectors(data if group is None else _grouped(data, group), vectors)
     path = Path(text).expanduser()
     if not path.exists() and name != text and Path(name).expanduser().exists():

@@ -57,7 +57,7 @@ class LayeredNetwork(GraphNetwork):
         super().__init__(encoder, readout=readout)
 
 
-@register("gcn", "networks", tags=("graphs",))
+@register("gcn", "networks", tags=("graphs", "nodes"))
 class GCN(LayeredNetwork):
     """Graph convolutions: sums of neighbours over the roots of both degrees, in OGB's form.
 
@@ -72,7 +72,7 @@ class GCN(LayeredNetwork):
         super().__init__(shape, style=style, **options)
 
 
-@register("gin", "networks", tags=("graphs",))
+@register("gin", "networks", tags=("graphs", "nodes"))
 class GIN(LayeredNetwork):
     """Graph isomorphism layers: an MLP of a node's row plus the sum of its neighbours'.
 
@@ -86,7 +86,7 @@ class GIN(LayeredNetwork):
         super().__init__(shape, style=style, **options)
 
 
-@register("pna", "networks", tags=("graphs",))
+@register("pna", "networks", tags=("graphs", "nodes"))
 class PNA(LayeredNetwork):
     """Several statistics of a node's neighbours side by side.
 
@@ -109,7 +109,7 @@ class PNA(LayeredNetwork):
         super().__init__(shape, style=style, aggregators=aggregators, zero=zero_weight, **options)
 
 
-@register("sgc", "networks", tags=("graphs",))
+@register("sgc", "networks", tags=("graphs", "nodes"))
 class SGC(LayeredNetwork):
     """Sums of neighbours under a linear map; it takes no edge features.
 
@@ -123,7 +123,7 @@ class SGC(LayeredNetwork):
         super().__init__(shape, style=style, **options)
 
 
-@register("sage", "networks", tags=("graphs",))
+@register("sage", "networks", tags=("graphs", "nodes"))
 class GraphSAGE(LayeredNetwork):
     """GraphSAGE: a node's row and the mean of its neighbours', each under a linear map."""
 
@@ -134,7 +134,7 @@ class GraphSAGE(LayeredNetwork):
         super().__init__(shape, **options)
 
 
-@register("gat", "networks", tags=("graphs",))
+@register("gat", "networks", tags=("graphs", "nodes"))
 class GAT(LayeredNetwork):
     """Graph attention: neighbours weighed by learned attention in `heads`, which share `hidden` between them."""
 
@@ -145,7 +145,7 @@ class GAT(LayeredNetwork):
         super().__init__(shape, heads=heads, **options)
 
 
-@register("appnp", "networks", tags=("graphs",))
+@register("appnp", "networks", tags=("graphs", "nodes"))
 class APPNP(GraphNetwork):
     """APPNP: an MLP of each node, spread over the graph in `steps` rounds that go back with the chance `alpha`."""
 
@@ -163,7 +163,7 @@ class APPNP(GraphNetwork):
         super().__init__(encoder, readout=readout)
 
 
-@register("gpr-gnn", "networks", tags=("graphs",))
+@register("gpr-gnn", "networks", tags=("graphs", "nodes"))
 class GPRGNN(GraphNetwork):
     """GPR-GNN: an MLP of each node, and a learned weight for each of the `steps` rounds in which it is spread."""
 

@@ -16,9 +16,9 @@ from shiftproof.nn.points import PointEncoder
 from shiftproof.nn.propagation import PropagationEncoder
 from shiftproof.registry import fitting_options, networks, require_choices
 
-USUAL: dict[str, str] = {"graphs": "gin", "tensors": "mlp"}
+USUAL: dict[str, str] = {"graphs": "gin", "tensors": "mlp", "nodes": "gcn"}
 WORDS = ("network", "conv", "featurizer")  # by which settings name a network; the last two are older
-SAID = {"graphs": "graphs", "tensors": "plain tensors"}
+SAID = {"graphs": "graphs", "tensors": "plain tensors", "nodes": "nodes of a graph"}
 Encoder = GNNEncoder | PropagationEncoder | PointEncoder
 
 
@@ -203,7 +203,7 @@ def network_of_run(kept: Mapping[str, Any], kind: Kind) -> dict[str, Any]:
     """
     if not kept or "network" in kept:
         return dict(kept)
-    name = str(kept.get("conv" if kind == "graphs" else "featurizer") or USUAL[kind])
+    name = str(kept.get("featurizer" if kind == "tensors" else "conv") or USUAL[kind])
     require_known(name, kind)
     own = networks[name].options
     return {"network": name, **{key: value for key, value in kept.items() if key in own}}

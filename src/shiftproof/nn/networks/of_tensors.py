@@ -15,7 +15,7 @@ from shiftproof.ranges import BelowOne
 from shiftproof.registry import register
 
 
-@register("mlp", "networks", tags=("tensors",))
+@register("mlp", "networks", tags=("tensors", "nodes"))
 def mlp(shape: DataShape, *, widths: tuple[Width, ...] = (256, 256), dropout: BelowOne = 0.0) -> nn.Module:
     """A linear layer and a ReLU for each of `widths`, started as in the ColoredMNIST experiments."""
     return _dropped(MLPFeaturizer(math.prod(shape.in_shape), widths=tuple(widths)), dropout)

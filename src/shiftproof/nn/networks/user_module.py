@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from shiftproof.data.domains import DomainBatch
 from shiftproof.data.graphs import GraphBatch
+from shiftproof.data.node_sets import NodeBatch
 from shiftproof.data.shape import DataShape
 from shiftproof.errors import ShiftproofError
 
@@ -30,8 +31,8 @@ class UserModule(nn.Module):
         # without a stated width, as many numbers as the task has outputs are its logits
         self.gives_logits = not isinstance(own, int) and self.out_channels == shape.num_outputs
 
-    def forward(self, batch: GraphBatch | DomainBatch) -> Tensor:
-        out = self.ask(batch)
+    def forward(self, batch: GraphBatch | DomainBatch | NodeBatch) -> Tensor:
+        out = of_samples(self.ask(batch), batch)
         return out.unsqueeze(-1) if out.dim() == 1 else out
 
     def _tried(self, shape: DataShape) -> int:
@@ -41,7 +42,8 @@ class UserModule(nn.Module):
         modes = {part: part.training for part in self.module.modules()}
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
-                out = self.module.eval() and self.ask(batch.to(device))
+                self.module.eval()
+                out = of_samples(self.ask(batch.to(device)), batch)
         except ShiftproofError:
             raise
         except Exception as error:
@@ -74,9 +76,15 @@ def how_asked(module: nn.Module, shape: DataShape) -> Callable[[Any], Tensor]:
         return module
     if named is None or named == ("x",):
         return lambda batch: module(batch.x)
-    if shape.kind != "graphs":
+    if shape.kind == "tensors":
         return lambda batch: module(**{name: getattr(batch, name) for name in named if name in ("x",)})
     return lambda batch: module(**{name: _part(batch, name) for name in named})
+
+
+def of_samples(out: Tensor, batch: GraphBatch | DomainBatch | NodeBatch) -> Tensor:
+    """The rows of the nodes that are samples, where a module gives a row for each node of the graph."""
+    given = isinstance(batch, NodeBatch) and isinstance(out, Tensor) and out.dim() > 0
+    return out.index_select(0, batch.nodes) if given and len(out) == batch.num_nodes else out  # type: ignore[union-attr]
 
 
 def _part(batch: Any, name: str) -> Any:
@@ -106,12 +114,15 @@ def _asks_for(module: nn.Module) -> tuple[str, ...] | None:
     return tuple(p.name for p in given if p.name in PARTS)
 
 
-def tiny_batch(shape: DataShape) -> GraphBatch | DomainBatch:
-    """Two samples of zeros in the shape of the data; graphs are triangles."""
+def tiny_batch(shape: DataShape) -> GraphBatch | DomainBatch | NodeBatch:
+    """Two samples of zeros in the shape of the data; graphs are triangles, nodes two of a triangle."""
     label = torch.zeros(2)
-    if shape.kind != "graphs":
+    if shape.kind == "tensors":
         return DomainBatch(x=torch.zeros(2, *shape.in_shape), y=label)
     ring = torch.tensor([[0, 1, 1, 2, 2, 0], [1, 0, 2, 1, 0, 2]])
+    if shape.kind == "nodes":
+        owner = torch.zeros(3, dtype=torch.long)
+        return NodeBatch(torch.zeros(3, *shape.in_shape), ring, torch.tensor([0, 1]), owner, 1, y=label)
     edges = torch.cat([ring, ring + 3], 1)
     features = None if shape.edge_dim is None else torch.zeros(12, shape.edge_dim)
     owner, ptr = torch.tensor([0, 0, 0, 1, 1, 1]), torch.tensor([0, 3, 6])
