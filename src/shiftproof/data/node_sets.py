@@ -67,6 +67,30 @@ class NodeBatch:
         return replace(self, **to_device(self, device))
 
 
+@dataclass(frozen=True, eq=False)
+class Surroundings:
+    """Some graphs of several: their features and edges, and where each node of all the graphs is among their nodes."""
+
+    x: Tensor
+    edge_index: Tensor
+    owner: Tensor
+    place: Tensor
+    edge_truth: Tensor | None
+
+    @classmethod
+    def of(cls, graph: NodeGraph, owner: Tensor, there: tuple[int, ...]) -> Surroundings:
+        everywhere = torch.arange(graph.num_nodes, device=graph.device)
+        if len(owner.unique()) == len(there):
+            return cls(graph.x, graph.edge_index, owner, everywhere, graph.edge_truth)
+        numbers = torch.tensor(there, device=owner.device)
+        rows = torch.isin(owner, numbers)
+        place = rows.cumsum(0) - 1
+        held = rows[graph.edge_index[0]]
+        truth = None if graph.edge_truth is None else graph.edge_truth[held]
+        edges = place[graph.edge_index[:, held]]
+        return cls(graph.x[rows], edges, torch.searchsorted(numbers, owner[rows]), place, truth)
+
+
 @dataclass(slots=True, eq=False)
 class NodeSet:
     """Some nodes of a graph, or of several: a split whose samples are nodes.
@@ -92,32 +116,37 @@ class NodeSet:
             self.index = self.nodes.clone()
 
     @classmethod
-    def of(cls, graph: NodeGraph, nodes: Tensor, *, env: Tensor | None = None, labelled: bool = True) -> NodeSet:
+    def of(
+        cls,
+        graph: NodeGraph,
+        nodes: Tensor,
+        *,
+        env: Tensor | None = None,
+        labelled: bool = True,
+        known: dict[tuple[int, ...], Surroundings] | None = None,
+    ) -> NodeSet:
         """These nodes of a graph; of several graphs those stay away whole that none of the nodes is of.
 
-        `env` is the environment of every node of the graph.
+        `env` is the environment of every node of the graph; `known` keeps what is around nodes for other splits.
         """
         nodes = nodes.to(graph.device)
         owner = graph.columns.get(OWNER, torch.zeros(graph.num_nodes, dtype=torch.long, device=graph.device))
-        kept, x, edges, at_rows, truth = owner.unique(), graph.x, graph.edge_index, nodes, graph.edge_truth
-        there = owner[nodes].unique()
-        if len(there) < len(kept):
-            rows = torch.isin(owner, there)
-            new = rows.cumsum(0) - 1
-            held = rows[edges[0]]
-            x, edges, at_rows, truth = x[rows], new[edges[:, held]], new[nodes], None if truth is None else truth[held]
-            owner, kept = owner[rows], there
+        there = tuple(owner[nodes].unique().tolist())
+        known = {} if known is None else known
+        if there not in known:
+            known[there] = Surroundings.of(graph, owner, there)
+        around = known[there]
         return cls(
-            x,
-            edges,
-            at_rows,
-            torch.searchsorted(kept, owner),
+            around.x,
+            around.edge_index,
+            around.place[nodes],
+            around.owner,
             graph.y[nodes] if labelled else None,  # type: ignore[arg-type]
             None if env is None else env[nodes],
             nodes,
             {name: values[nodes] for name, values in graph.columns.items()},
-            truth,
-            len(kept),
+            around.edge_truth,
+            max(len(there), 1),
         )
 
     def __len__(self) -> int:
@@ -151,7 +180,10 @@ class NodeSet:
 
     def __getitem__(self, index: Index) -> NodeSet:
         """The chosen nodes, in the order given: a number, a slice, a list, positions or a mask."""
-        rows = as_positions(index, len(self)).to(self.device)
+        return self._gather(as_positions(index, len(self)).to(self.device))
+
+    def _gather(self, rows: Tensor) -> NodeSet:
+        """The nodes at these positions, which are known to be there."""
         chosen = {name: at(getattr(self, name), rows) for name in ("nodes", "y", "env", "index")}
         return replace(self, columns=take(self.columns, rows), **chosen)
 
@@ -202,7 +234,7 @@ class NodeSet:
         return replace(self, env=self.columns[column].long())
 
     def check(self, where: str, *, num_classes: int | None = None) -> None:
-        """Raise one clear sentence if a feature is not finite or a label is wrong; edges were checked with the graph."""
+        """Raise one clear sentence if a feature is not finite or a label is wrong."""
         require_finite(self.x, f"{where}: node features", unit="node")
         require_environments(self.env, f"{where}: environments", unit="node")
         if num_classes is not None and self.y is not None:

@@ -1,15 +1,16 @@
-"""A node graph as a data set: environments by degree, PageRank, homophily, word or a column, and a shifted test split."""
+"""A node graph as a data set: environments by a measure or a column, and a test split that is shifted."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
 from shiftproof.data.dataset import Dataset
-from shiftproof.data.node_sets import NodeSet
+from shiftproof.data.node_sets import NodeSet, Surroundings
 from shiftproof.data.nodes import SPLITS, NodeGraph
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.ranges import AtLeast, BelowOne, Chance, Seed
@@ -35,12 +36,13 @@ def node_data(
     """The nodes of a graph as samples, split so that the test nodes are of another kind than the training nodes.
 
     Without `by` the graph's own splits are taken. `by` is "degree", "pagerank", "homophily" (of the labels of
-    neighbours), "word" (how many features are not zero), or a column of the graph: a country, a university, a time.
-    Of a measure or a column of many values the nodes with the largest `share` are tested, the next `share` validate
-    and the rest trains, in `environments` bins; of a column of few values whole values are: those named by `test` and
-    `val`, or else the smallest two of them. Of the training part, `held_out` twice is put aside as "id_val" and
-    "id_test", so that what the model loses where nodes are of another kind stands beside it. `shift="concept"` keeps the
-    values alike and turns round how labels go with them; `shift="none"` splits at random, with the same sizes.
+    neighbours), "word" (how many features are above their least value), or a column of the graph: a country, a
+    university, a time. Of a measure or a column of many values the nodes with the largest `share` are tested, the next
+    `share` validate and the rest trains, in `environments` bins; of a column of few values whole values are: those
+    named by `test` and `val` ("RU+TW" names two, and the same in both is halved), or else the smallest two of them.
+    Of the training part, `held_out` twice is put aside as "id_val" and "id_test", so that what the model loses where
+    nodes are of another kind stands beside it. `shift="concept"` keeps the values alike and turns round how labels go
+    with them; `shift="none"` splits at random, with the same sizes.
 
     Nodes of all splits stay in the graph that messages pass through; nodes without a label are in no split.
     """
@@ -55,7 +57,7 @@ def node_data(
     elif shift == "concept":
         parts = _by_concept(graph, values, known, share, draw)
     elif shift == "covariate" and categorical:
-        parts = _by_value(graph, values, names, known, by, test, val)
+        parts = _by_value(graph, values, names, known, by, test, val, draw)
     elif shift == "covariate":
         parts = _by_rank(values, known, share, draw)
     else:
@@ -64,6 +66,7 @@ def node_data(
     env, env_names = _environments(values, train, names, environments)
     splits = {"train": train, "val": parts[1], "test": parts[2], "id_val": id_val, "id_test": id_test}
     options = {"by": by, **({} if shift == "covariate" else {"shift": shift}), **({} if seed == 0 else {"seed": seed})}
+    # only what differs from the defaults, so that the name of the data set stays short
     options |= {name: value for name, value in (("test", test), ("val", val)) if value is not None}
     _require_classes(graph, train)
     return _dataset(graph, {n: part for n, part in splits.items() if len(part)}, env, by, env_names, options)
@@ -80,7 +83,7 @@ def domain_values(graph: NodeGraph, by: str) -> tuple[Tensor, tuple[str, ...]]:
     if by == "homophily":
         return homophily(graph), ()
     if by == "word":
-        return (graph.x != 0).sum(1).double(), ()
+        return (graph.x > graph.x.min()).sum(1).double(), ()  # the least is that of no word, also after scaling
     raise unknown("way to tell nodes apart", by, (*MEASURED, *graph.columns))
 
 
@@ -128,7 +131,8 @@ def _dataset(
 ) -> Dataset:
     if graph.num_features == 0:
         raise ShiftproofError(f"the nodes of {graph.name} have no features; features=degree gives them their degrees")
-    splits = {name: NodeSet.of(graph, nodes, env=env) for name, nodes in parts.items()}
+    around: dict[tuple[int, ...], Surroundings] = {}  # splits of the same graphs share what is around their nodes
+    splits = {name: NodeSet.of(graph, nodes, env=env, known=around) for name, nodes in parts.items()}
     source = graph.provenance.get("source") if graph.provenance else None
     own = {k: v for k, v in dict(graph.provenance).items() if k not in ("source", "file")}
     return Dataset(
@@ -156,7 +160,7 @@ def _at_random(values: Tensor, known: Tensor, share: float, draw: torch.Generato
 
 
 def _by_concept(graph: NodeGraph, values: Tensor, known: Tensor, share: float, draw: torch.Generator) -> list[Tensor]:
-    """Nodes whose label goes with the rank of their value mostly train, those whose label does not are mostly tested."""
+    """Nodes whose label goes with the rank of their value mostly train, and the others are mostly tested."""
     rank = values.argsort(stable=True).argsort(stable=True)
     group = (rank * graph.num_classes) // max(len(values), 1)
     chance = torch.where(group == graph.y, AGREE, 1 - AGREE)
@@ -165,33 +169,47 @@ def _by_concept(graph: NodeGraph, values: Tensor, known: Tensor, share: float, d
 
 
 def _by_value(
-    graph: NodeGraph, values: Tensor, names: Sequence[str], known: Tensor, by: str, test: str | None, val: str | None
+    graph: NodeGraph,
+    values: Tensor,
+    names: Sequence[str],
+    known: Tensor,
+    by: str,
+    test: str | None,
+    val: str | None,
+    draw: torch.Generator,
 ) -> list[Tensor]:
-    """Whole values: one is tested, one validates, the others train."""
+    """Whole values: some are tested, some validate, the others train; those named for both are halved."""
     there = values[known].long()
     numbers = there.unique().tolist()
-    if len(numbers) < 3:
+    if len(numbers) < (2 if test is not None and test == val else 3):
         raise ShiftproofError(f"'{by}' of {graph.name} has {len(numbers)} values; to train, validate and test it has 3")
-    label = {n: names[n] if n < len(names) else str(n) for n in numbers}
+    label: dict[int, str] = {int(n): str(names[n]) if n < len(names) else str(n) for n in numbers}
     sizes = sorted(numbers, key=lambda n: (-int((there == n).sum()), n))
 
-    def chosen(name: str | None, otherwise: int, what: str) -> int:
-        if name is None:
+    def chosen(named: str | None, otherwise: list[int], what: str) -> list[int]:
+        if named is None:
             return otherwise
-        found = [n for n in numbers if label[n] == str(name)]
-        if not found:
-            raise unknown(f"value of '{by}' for {what}", str(name), list(label.values()))
-        return found[0]
+        number: dict[str, int] = {word: n for n, word in label.items()}
+        for word in str(named).split("+"):
+            if word not in number:
+                raise unknown(f"value of '{by}' for {what}", word, number)
+        return sorted(number[word] for word in str(named).split("+"))
 
-    tested = chosen(test, sizes[-1] if val is None or label[sizes[-1]] != val else sizes[-2], "test")
-    validates = chosen(val, next(n for n in reversed(sizes) if n != tested), "val")
-    if tested == validates:
-        raise ShiftproofError(f"'{label[tested]}' cannot be tested and validate at once")
+    validates = chosen(val, [], "val")
+    tested = chosen(test, [n for n in sizes if n not in validates][-1:], "test")
+    validates = validates or [n for n in sizes if n not in tested][-1:]
+    if not set(numbers) - {*tested, *validates}:
+        raise ShiftproofError(f"no value of '{by}' is left to train on")
     at = values.long()
-    return [
-        (known & keep).nonzero()[:, 0]
-        for keep in ((at != tested) & (at != validates), at == validates, at == tested)
-    ]
+    of_test, of_val = (torch.isin(at, torch.tensor(some)) for some in (tested, validates))
+    if tested == validates:
+        both = (known & of_test).nonzero()[:, 0]
+        both = both[torch.randperm(len(both), generator=draw)]
+        parts = [part.sort().values for part in both.split([len(both) // 2, len(both) - len(both) // 2])]
+        return [(known & ~of_test).nonzero()[:, 0], *parts]
+    if set(tested) & set(validates):
+        raise ShiftproofError(f"'{label[min(set(tested) & set(validates))]}' cannot be tested and validate at once")
+    return [(known & keep).nonzero()[:, 0] for keep in (~of_test & ~of_val, of_val, of_test)]
 
 
 def _held_out(train: Tensor, share: float, draw: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
@@ -221,7 +239,7 @@ def _environments(
     outside = (values < low) | (values > high)
     env = torch.where(outside, len(cuts) + 1, env)
     edges = [f"{v:.3g}" for v in (low, *cuts, high)]
-    return env, (*(f"{a} to {b}" for a, b in zip(edges, edges[1:], strict=False)), "beyond")
+    return env, (*(f"{a} to {b}" for a, b in pairwise(edges)), "beyond")
 
 
 def _require_classes(graph: NodeGraph, train: Tensor) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from shiftproof.data.dataset import Split
 from shiftproof.data.graphs import GraphSet
+from shiftproof.data.node_sets import NodeSet
 from shiftproof.data.seeds import stream
 from shiftproof.diagnosis.comparing import MOST_DIRECTIONS
 
@@ -51,8 +52,21 @@ def summarise(split: Split, *, most: int, seed: int, number: int = 0) -> Summary
     columns = {name: _array(values) for name, values in split.columns.items()}
     if isinstance(split, GraphSet):
         return _of_graphs(split, y, env, columns, rng)
+    if isinstance(split, NodeSet):
+        return _of_nodes(split, y, env, columns)
     x = _array(split.x).reshape(len(split), -1)
     return Summary(split, {}, {"covariate": x}, x, y, env, columns)
+
+
+def _of_nodes(nodes: NodeSet, y: np.ndarray, env: np.ndarray | None, columns: dict[str, np.ndarray]) -> Summary:
+    """Each node's own features, its degree, and the mean of its neighbours' features."""
+    (src, dst), x = nodes.edge_index, nodes.x
+    degree = torch.bincount(dst, minlength=len(x)).to(x.dtype)
+    around = torch.zeros_like(x).index_add(0, dst, x[src]) / degree.clamp(min=1).unsqueeze(1)
+    own, near = _array(x[nodes.nodes]), _array(around[nodes.nodes])
+    ends = _array(degree[nodes.nodes]).astype(float)
+    table = np.concatenate([own, near, np.log1p(ends)[:, None]], axis=1)
+    return Summary(nodes, {"degree": ends}, {"attribute": own, "neighbours": near}, table, y, env, columns)
 
 
 def _of_graphs(

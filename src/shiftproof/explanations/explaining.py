@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 from shiftproof.data.dataset import Dataset, Split, Task
 from shiftproof.data.graphs import GraphSet
+from shiftproof.data.neighbourhoods import EDGE, neighbourhoods
+from shiftproof.data.node_sets import NodeSet
 from shiftproof.data.readers.loading import load_samples
 from shiftproof.errors import ShiftproofError
 from shiftproof.explanations.algorithms.explainers import OWN, explain_by
 from shiftproof.methods.base import Method
-from shiftproof.methods.explanation import Explanation
+from shiftproof.methods.explanation import Explanation, edge_scores
 from shiftproof.methods.weighted import as_weighted
 from shiftproof.training.run import Run
 
@@ -40,8 +42,10 @@ def explain(
     mean; several columns are taken for classes and one for a binary label.
     """
     model = as_model(model)
-    graphs = graphs_of(data, split)
     method = model.method if isinstance(model, Run) else model
+    if isinstance(method, Method) and method.shape.kind == "nodes":
+        return _explain_nodes(model, data, split, by, options)
+    graphs = graphs_of(data, split)
     ask: Any = getattr(method, "explain", None) if isinstance(method, Method) else None
     if isinstance(method, Method):
         _require_fitting(method, graphs)
@@ -56,6 +60,46 @@ def explain(
     if options:
         raise ShiftproofError(f"a method's own reasons take no option '{next(iter(options))}'")
     return replace(ask(graphs.to(next(method.parameters()).device).whole()), task=known)
+
+
+def _explain_nodes(model: Any, data: Any, split: str, by: Any, options: Mapping[str, Any]) -> Explanation:
+    """The scores of the edges around some nodes; a method's own come from the whole graph.
+
+    The option `hops` is how far edges are looked at: the layers of the network where it is not said.
+    """
+    method = model.method if isinstance(model, Run) else model
+    nodes = nodes_of(data, split).to(next(method.parameters()).device)
+    if nodes.num_features != method.shape.in_shape[0]:
+        raise ShiftproofError(
+            f"the run was trained on {method.shape.in_shape[0]} node features, these nodes have {nodes.num_features}"
+        )
+    options = dict(options)
+    hops = int(options.pop("hops", 0)) or layers_of(method)
+    graphs = neighbourhoods(nodes, hops + 1)
+    ask: Any = getattr(method, "explain", None)
+    if by is None:
+        by = OWN if ask is not None else "gnnexplainer" if as_weighted(method).takes_weights else "occlusion"
+    if by != OWN:
+        return replace(explain_by(method, graphs, by, options, None), task=method.shape.task)
+    if ask is None:
+        raise ShiftproofError("this run gives no reasons of its own; by='gnnexplainer' or by='occlusion' finds some")
+    found, batch = ask(nodes.whole()), graphs.whole()
+    scores = edge_scores(found)[batch.edge_columns[EDGE]]
+    return replace(found, batch=batch, edge_scores=scores, node_scores=None, task=method.shape.task)
+
+
+def layers_of(method: Method) -> int:
+    """From how far a network hears of nodes."""
+    encoder: Any = getattr(getattr(method, "featurizer", None), "encoder", None)
+    return len(encoder.convs) if hasattr(encoder, "convs") else int(getattr(encoder, "steps", 2))
+
+
+def nodes_of(data: Any, split: str = "test") -> NodeSet:
+    """The nodes to be explained: a set of them, or a split of a data set or of a node graph."""
+    nodes = data if isinstance(data, Split) else (data if isinstance(data, Dataset) else load_samples(data))[split]
+    if not isinstance(nodes, NodeSet):
+        raise ShiftproofError("this run classifies nodes, and these data hold no nodes of a graph")
+    return nodes
 
 
 def as_model(model: Any) -> Any:

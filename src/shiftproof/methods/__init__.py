@@ -88,6 +88,7 @@ __all__ = [
     "IRMX",
     "KGNN",
     "LISA",
+    "SRGNN",
     "XGNN",
     "Blend",
     "Boosting",

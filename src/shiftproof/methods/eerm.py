@@ -50,7 +50,7 @@ class EERM(ERM):
         src, dst = batch.edge_index
         return sample_concrete(TurnedRound.apply(of_nodes[src] + of_nodes[dst] + 2.0))  # at first most edges stay
 
-    def losses(self, batch: NodeBatch) -> dict[str, Tensor]:
+    def losses(self, batch: Any) -> dict[str, Tensor]:
         assert isinstance(self.featurizer, GraphFeaturizer)
         logits = self.classify(self.featurizer(batch, self.views(batch)))
         views = logits.shape[1]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
-from shiftproof.data.node_sets import NodeBatch
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import DataShape, Network
 from shiftproof.methods.erm import ERM
@@ -19,7 +20,8 @@ from shiftproof.registry import register
 class SRGNN(ERM):
     """Plain training, and the moments of the training nodes' embeddings like those of random nodes of the graph.
 
-    .. math:: R(f) + λ \\sum_{k=1}^{K} \\| c_k(Z_{train}) - c_k(Z_{iid}) \\|, \\quad c_1 = E[Z], \\; c_k = E[(Z - E[Z])^k]
+    .. math:: R(f) + λ \\sum_{k=1}^{K} \\| c_k(Z_{train}) - c_k(Z_{iid}) \\|,
+        \\quad c_1 = E[Z], \\; c_k = E[(Z - E[Z])^k]
 
     The central moment discrepancy of arXiv:2108.01099 (eq. 3), on embeddings brought within (0, 1), from which it takes
     its bounds; nodes drawn at random count without their labels. The paper's other half, weights of the training nodes
@@ -40,7 +42,7 @@ class SRGNN(ERM):
         self.moments = moments
         self.weights = {"task": 1.0, "moments": penalty}
 
-    def losses(self, batch: NodeBatch) -> dict[str, Tensor]:
+    def losses(self, batch: Any) -> dict[str, Tensor]:
         assert isinstance(self.featurizer, GraphFeaturizer)
         h = self.featurizer.nodes(batch)
         ours = h.index_select(0, batch.nodes)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from shiftproof.data.columns import at, take
 from shiftproof.data.dataset import TASKS, Task
 from shiftproof.data.graphs import GraphBatch
+from shiftproof.data.neighbourhoods import about_centres
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.base import Method
 from shiftproof.methods.erm import ERM
@@ -118,6 +119,13 @@ def without_edges(batch: GraphBatch, keep: Tensor) -> GraphBatch:
 def _of_method(method: Method) -> WeightedModel:
     weigh, embed = _weights_of(method)
     device = next((p.device for p in method.parameters()), None)
+    if method.shape.kind == "nodes":  # each graph is the neighbourhood of a node
+        of_nodes = weigh or (lambda batch, _: method(batch))
+
+        def ask(batch: GraphBatch, weight: Any) -> Tensor:
+            return of_nodes(cast(Any, about_centres(batch)), weight)
+
+        return WeightedModel(method, ask, weigh is not None, method.shape.task, embed, device, _encoder_of(method))
     if weigh is not None:
         return WeightedModel(method, weigh, True, method.shape.task, embed, device, _encoder_of(method))
     return WeightedModel(method, lambda batch, _: method(batch), False, method.shape.task, embed, device)

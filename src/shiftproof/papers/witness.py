@@ -97,8 +97,10 @@ def witnesses() -> dict[str, Source]:
         kinds = [kind for kind in ("graphs", "tensors") if kind in entry.tags or not entry.tags]
         if "points" in entry.tags:
             kinds = ["points"]
+        if entry.tags == ("nodes",):
+            kinds = ["nodes"]
         for kind in kinds:
-            data = {"graphs": "spmotif-struc", "tensors": "two-bit", "points": "toy-tracks"}[kind]
+            data = {"graphs": "spmotif-struc", "tensors": "two-bit", "points": "toy-tracks", "nodes": "cora-like"}[kind]
             found[f"method/{entry.name}{'@two-bit' if kind == 'tensors' else ''}"] = Source(fitted, entry.name, data)
     for table in TABLES:
         for cell in recipes[table].make().cells:

@@ -31,6 +31,7 @@ GENERATED = {
     "toy-tracks": "toy-tracks:graphs=30,tracks=4",
     "toy-groups": "toy-groups:graphs=30",
     "two-bit": "two-bit:per_env=24",
+    "cora-like": "cora-like:nodes=60,edges=150,classes=3,features=8,by=degree",
     "extrapolation": "extrapolation:train_size=32,val_size=8,test_size=8",
 }
 SIZES = ("nci1", "nci109", "proteins", "dd")

@@ -43,11 +43,13 @@ MOST = {
     "trees": 10, "least_in_a_leaf": 3,
 }  # fmt: skip
 NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
-    **{conv: ("spmotif-struc", {"conv": conv}) for conv in ("gcn", "gin", "pna", "sgc")},
+    **{conv: ("spmotif-struc", {"conv": conv}) for conv in ("gcn", "gin", "pna", "sgc", "sage", "gat")},
     **{f"{conv}-gmt": ("spmotif-gsat", {"conv": conv, "style": "gmt"}) for conv in ("gin", "pna")},
     **{f"readout-{kind}": ("spmotif-struc", {"readout": kind}) for kind in ("mean", "sum", "max")},
     **{conv: ("toy-tracks", {"conv": conv}) for conv in ("egnn", "dgcnn", "point-transformer")},
     "egnn-groups": ("toy-groups", {}),
+    **{name: ("spmotif-struc", {"network": name}) for name in ("appnp", "gpr-gnn")},
+    "nodes": ("cora-like", {"network": "gcn"}),
     "virtual-node": ("spmotif-struc", {"virtual_node": True, "dropout": 0.3}),
     "mlp": ("two-bit", {"featurizer": "mlp", "dropout": 0.2}),
     "linear": ("two-bit", {"featurizer": "linear"}),

@@ -72,7 +72,12 @@ def all_measures(method: Method, samples: Split, dataset: Dataset, split: str) -
             for e in numbers[:MOST_ENVIRONMENTS_LISTED]
         }
     worth_it = not (method.how_trained.searches_explanations and split in ("train", "val"))
-    if isinstance(samples, GraphSet) and samples.edge_truth is not None and hasattr(method, "explain") and worth_it:
+    if (
+        isinstance(samples, GraphSet | NodeSet)
+        and samples.edge_truth is not None
+        and hasattr(method, "explain")
+        and worth_it
+    ):
         values |= explanation_measures(method, samples)
     return values
 
@@ -89,7 +94,7 @@ def _by_label(p: Predictions, dataset: Dataset) -> dict[str, dict[str, Any]]:
     return found
 
 
-def explanation_measures(method: Any, graphs: GraphSet) -> dict[str, float | None]:
+def explanation_measures(method: Any, graphs: GraphSet | NodeSet) -> dict[str, float | None]:
     """How well scores find the true edges and nodes.
 
     `edge_auc`: ROC-AUC over all edges together; `edge_precision`: the share of true edges among each graph's best,
@@ -98,7 +103,7 @@ def explanation_measures(method: Any, graphs: GraphSet) -> dict[str, float | Non
     """
     scores, truths, shares, counted = [], [], 0.0, 0
     of_nodes, true_nodes = [], []
-    for batch in graphs.batches(EVALUATION_BATCH):
+    for batch in graphs.batches(None if isinstance(graphs, NodeSet) else EVALUATION_BATCH):
         found = method.explain(batch)
         scored = edge_scores(found)
         if batch.edge_truth is None:

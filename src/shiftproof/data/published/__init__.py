@@ -9,6 +9,7 @@ from shiftproof.data.published import (  # noqa: F401
     census_and_bikes,
     copurchase,
     drugood,
+    explained_nodes,
     grb,
     heterophilous,
     moleculeace,
@@ -21,6 +22,7 @@ from shiftproof.data.published import (  # noqa: F401
     point_sets,
     reviews,
     sentiment,
+    shifted_nodes,
     social,
     wilds,
 )

@@ -6,8 +6,9 @@ from typing import Literal
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from shiftproof.data.node_files import read_arrays
+from shiftproof.data.node_files import Arrays, read_arrays
 from shiftproof.data.nodes import NodeGraph
 from shiftproof.data.readers.node_preparation import Features, prepared, with_drawn_split
 from shiftproof.data.readers.sources import find
@@ -15,7 +16,7 @@ from shiftproof.errors import ShiftproofError
 from shiftproof.registry import register
 
 TWITCH_FEATURES = 3170
-_GENDER = 1  # the column of Facebook's table that is predicted
+GENDER = 1  # the column of Facebook's table that is predicted
 
 
 @register("twitch", tags=("nodes", "files"))
@@ -46,6 +47,12 @@ def twitch(
     return with_drawn_split(graph, split, seed)
 
 
+def facebook_table(arrays: Arrays, domain: str) -> tuple[np.ndarray, Tensor]:
+    """What is known of each person at a university, and the friendships."""
+    _require_domain(domain, arrays, "_info", "facebook100")
+    return arrays[f"{domain}_info"], torch.from_numpy(arrays[f"{domain}_edges"].astype(np.int64))
+
+
 @register("facebook100", tags=("nodes", "files"))
 def facebook100(
     domain: Literal["Amherst41", "JohnsHopkins55", "Reed98", "Cornell5"] = "Amherst41",
@@ -58,17 +65,16 @@ def facebook100(
     The features are indicators of the values that occur at this university, so that they differ between universities.
     """
     arrays = read_arrays(find("facebook100/facebook100.npz", what="the Facebook100 graphs"))
-    _require_domain(domain, arrays, "_info", "facebook100")
-    info = arrays[f"{domain}_info"]
-    places = [np.unique(info[:, column], return_inverse=True) for column in range(info.shape[1]) if column != _GENDER]
+    info, edges = facebook_table(arrays, domain)
+    places = [np.unique(info[:, column], return_inverse=True) for column in range(info.shape[1]) if column != GENDER]
     starts = np.cumsum([0, *(len(values) for values, _ in places)])
     x = np.zeros((len(info), int(starts[-1])), np.float32)
     for start, (_, place) in zip(starts, places, strict=False):
         x[np.arange(len(info)), start + place] = 1
     graph = NodeGraph.from_edges(
         prepared(torch.from_numpy(x), features),
-        torch.from_numpy(arrays[f"{domain}_edges"].astype(np.int64)),
-        torch.from_numpy(info[:, _GENDER].astype(np.int64)) - 1,  # 0 stands for a missing answer
+        edges,
+        torch.from_numpy(info[:, GENDER].astype(np.int64)) - 1,  # 0 stands for a missing answer
         name="facebook100",
         provenance={"source": "Facebook100", "domain": domain, "split": split, "features": features, "seed": seed},
     )

@@ -12,11 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from shiftproof.data.dataset import Dataset, Split
+from shiftproof.data.node_sets import NodeSet
+from shiftproof.data.nodes import NodeGraph
 from shiftproof.data.readers.frames import frame_table, is_frame, is_records, is_texts, text_table
 from shiftproof.data.readers.loading import load_samples
 from shiftproof.data.readers.new_rows import Given, Rejected, read_like
+from shiftproof.data.readers.node_sources import is_node_source, read_nodes
 from shiftproof.data.readers.objects import as_split, is_molecules, smiles_of
 from shiftproof.data.readers.table_files import is_table
 from shiftproof.data.readers.tables import Table, read_table
@@ -34,6 +38,10 @@ def given_samples(
     """
     if isinstance(data, Split):
         return whole_split(data)
+    if isinstance(data, NodeGraph):
+        return whole_graph(data)
+    if is_node_source(data):
+        return whole_graph(read_nodes(data))
     if isinstance(data, Dataset):
         return whole_split(data[split or "test"], data.rejected)
     if split is None and reading is not None and (table := _table(data, reading)) is not None:
@@ -46,6 +54,13 @@ def given_samples(
     if split is not None:
         raise ShiftproofError(f"a {type(data).__name__} has no split '{split}': every row of it is predicted")
     return whole_split(as_split(data))
+
+
+def whole_graph(graph: NodeGraph) -> Given:
+    """Every node of a graph is a row, labelled or not."""
+    samples = NodeSet.of(graph, torch.arange(graph.num_nodes), labelled=False)
+    labels = torch.where(graph.y >= 0, graph.y.double(), float("nan"))
+    return Given(samples, np.arange(len(samples)), samples.index.cpu().numpy(), labels=labels)
 
 
 def whole_split(samples: Split, rejected: Rejected = ()) -> Given:

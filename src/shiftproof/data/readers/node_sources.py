@@ -29,7 +29,12 @@ def is_node_source(source: Any) -> bool:
         first, second = source
         both_tables = isinstance(first, (str, Path)) and isinstance(second, (str, Path))
         return both_tables or (isinstance(first, Mapping) and "edge_index" in first)
-    if hasattr(source, "adj") and hasattr(source, "nodes") and not isinstance(source, Mapping):
+    if (
+        not isinstance(source, tuple)
+        and hasattr(source, "adj")
+        and hasattr(source, "nodes")
+        and not isinstance(source, Mapping)
+    ):
         return any("y" in values or "label" in values for _, values in source.nodes(data=True))
     return False
 
