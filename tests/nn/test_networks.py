@@ -91,7 +91,10 @@ def test_spreading_is_that_of_pyg_and_learned_weights_start_as_appnp():
         ({"network": "gat", "style": "gmt"}, "setting 'style' does not belong to the network 'gat'; dgcnn, egnn, gcn"),
         ({"network": "appnp", "layers": 2}, "setting 'layers' does not belong to the network 'appnp'"),
         ({"network": "gatt"}, "unknown network 'gatt'; did you mean 'gat'"),
-        ({"network": "mlp"}, "the network 'mlp' works on plain tensors and nodes of a graph, and 'spmotif-struc' holds"),
+        (
+            {"network": "mlp"},
+            "the network 'mlp' works on plain tensors and nodes of a graph, and 'spmotif",
+        ),
         ({"network": "gat", "conv": "gin"}, "network=gat and conv=gin name different networks"),
         ({"network": "gat", "hidden": 6}, "shared by 'heads' of the same width, which 4 cannot be"),
         ({"hiden": 3}, "unknown setting 'hiden' of 'erm' on 'spmotif-struc'; did you mean 'hidden'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -14,6 +15,7 @@ from shiftproof.data.columns import Index, as_positions, at, take, to_device
 from shiftproof.data.nodes import NodeGraph
 from shiftproof.errors import ShiftproofError, unknown
 
+WORTH_COMPRESSING, DENSE = 1_000_000, 0.1  # numbers, and the share above which a plain product is as fast
 OWNER = "graph"  # the column that says which of several graphs a node is of
 
 
@@ -22,7 +24,8 @@ class NodeBatch:
     """Some nodes with the whole graph around them: `nodes` are their rows of `x`, one sample each.
 
     `y`, `env`, `index` and `columns` are of these nodes alone; `batch` names the graph that each of all nodes is of,
-    and `num_graphs` counts the graphs, as in a `GraphBatch`.
+    and `num_graphs` counts the graphs, as in a `GraphBatch`. `sparse` holds `x` once more in compressed rows where
+    most of it is zero: bags of words.
     """
 
     x: Tensor
@@ -35,6 +38,7 @@ class NodeBatch:
     index: Tensor = None  # type: ignore[assignment] - numbered from 0 where it is not given
     columns: dict[str, Tensor] = field(default_factory=dict)
     edge_truth: Tensor | None = None
+    sparse: Tensor | None = None
     edge_attr: None = None
     node_mask: None = None
     node_truth: None = None
@@ -76,19 +80,30 @@ class Surroundings:
     owner: Tensor
     place: Tensor
     edge_truth: Tensor | None
+    sparse: Tensor | None = None
 
     @classmethod
     def of(cls, graph: NodeGraph, owner: Tensor, there: tuple[int, ...]) -> Surroundings:
         everywhere = torch.arange(graph.num_nodes, device=graph.device)
         if len(owner.unique()) == len(there):
-            return cls(graph.x, graph.edge_index, owner, everywhere, graph.edge_truth)
+            return cls(graph.x, graph.edge_index, owner, everywhere, graph.edge_truth, compressed(graph.x))
         numbers = torch.tensor(there, device=owner.device)
         rows = torch.isin(owner, numbers)
         place = rows.cumsum(0) - 1
         held = rows[graph.edge_index[0]]
         truth = None if graph.edge_truth is None else graph.edge_truth[held]
         edges = place[graph.edge_index[:, held]]
-        return cls(graph.x[rows], edges, torch.searchsorted(numbers, owner[rows]), place, truth)
+        x = graph.x[rows]
+        return cls(x, edges, torch.searchsorted(numbers, owner[rows]), place, truth, compressed(x))
+
+
+def compressed(x: Tensor) -> Tensor | None:
+    """Features in compressed rows, where there are many and most are zero."""
+    if x.numel() < WORTH_COMPRESSING or int(x.count_nonzero()) > DENSE * x.numel():
+        return None
+    with warnings.catch_warnings():  # torch says that its support of compressed rows is young
+        warnings.simplefilter("ignore", UserWarning)
+        return x.to_sparse_csr()
 
 
 @dataclass(slots=True, eq=False)
@@ -110,6 +125,7 @@ class NodeSet:
     columns: dict[str, Tensor] = field(default_factory=dict)
     edge_truth: Tensor | None = None
     num_graphs: int = 1
+    sparse: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.index is None:
@@ -147,6 +163,7 @@ class NodeSet:
             {name: values[nodes] for name, values in graph.columns.items()},
             around.edge_truth,
             max(len(there), 1),
+            around.sparse,
         )
 
     def __len__(self) -> int:
@@ -204,6 +221,7 @@ class NodeSet:
             self.index,
             self.columns,
             self.edge_truth,
+            self.sparse,
         )
 
     def batches(

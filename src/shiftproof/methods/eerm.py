@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,7 @@ from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import DataShape, Network
 from shiftproof.methods.erm import ERM
 from shiftproof.nn import GraphFeaturizer, sample_concrete
+from shiftproof.nn.dense import linear_of
 from shiftproof.objectives import sample_losses
 from shiftproof.ranges import AtLeast, Count, NonNegative
 from shiftproof.registry import register
@@ -46,7 +47,8 @@ class EERM(ERM):
 
     def views(self, batch: NodeBatch) -> Tensor:
         """How much of each edge each view lets through, `[E, views]`; both directions of an edge alike."""
-        of_nodes = self.generators(batch.x)
+        first, *rest = self.generators
+        of_nodes = nn.Sequential(*rest)(linear_of(cast(Any, first), batch.x if batch.sparse is None else batch.sparse))
         src, dst = batch.edge_index
         return sample_concrete(TurnedRound.apply(of_nodes[src] + of_nodes[dst] + 2.0))  # at first most edges stay
 

@@ -77,6 +77,14 @@ def head(in_features: int, out_features: int, hidden: int | None = None, init: s
     return layers[0] if hidden is None else nn.Sequential(layers[0], nn.ReLU(), layers[1])
 
 
+def linear_of(layer: nn.Linear, x: Tensor) -> Tensor:
+    """What a linear layer makes of rows, which may be compressed."""
+    if x.layout is not torch.sparse_csr:
+        return layer(x)
+    out = torch.sparse.mm(x, layer.weight.T)
+    return out if layer.bias is None else out + layer.bias
+
+
 def _start(layers: Sequence[nn.Linear], init: str) -> None:
     if init not in INITS:
         raise unknown("initialisation", init, INITS)

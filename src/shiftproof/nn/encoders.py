@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from shiftproof.data.graphs import GraphBatch
+from shiftproof.data.node_sets import NodeBatch
 from shiftproof.data.readers.conformers import POSITIONS
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.nn.attention_conv import WeightedGATConv, WeightedSAGEConv
 from shiftproof.nn.convs import WeightedGCNConv, WeightedGINConv, WeightedPNAConv, WeightedSGCConv
+from shiftproof.nn.dense import linear_of
 from shiftproof.nn.dropout import dropout, relu_dropout_
 from shiftproof.nn.edge_rows import EdgeRows
 from shiftproof.nn.edge_structure import LayerWise, Wiring, per_row
@@ -125,7 +127,7 @@ class GNNEncoder(nn.Module):
         edges = edge_attr
         if self.edge_encoder is not None and edge_attr is not None:
             edges = EdgeRows.of(edge_attr, self.edge_encoder)
-        h = self.node_encoder(x)
+        h = linear_of(self.node_encoder, x)
         for i, conv in enumerate(self.convs):
             if virtual is not None and state is not None and batch is not None:
                 h = virtual.send(h, state, batch)
@@ -176,7 +178,7 @@ class GraphFeaturizer(nn.Module):
 
     def nodes(
         self,
-        batch: GraphBatch,
+        batch: GraphBatch | NodeBatch,
         edge_weight: Weighting | None = None,
         weighted_layers: Collection[int] | None = None,
     ) -> Tensor:
@@ -186,7 +188,7 @@ class GraphFeaturizer(nn.Module):
 
     def forward(
         self,
-        batch: GraphBatch,
+        batch: GraphBatch | NodeBatch,
         edge_weight: Weighting | None = None,
         weighted_layers: Collection[int] | None = None,
     ) -> Tensor:
@@ -195,11 +197,12 @@ class GraphFeaturizer(nn.Module):
         return z if context is None else z + per_row(context, z)
 
     def _embed(
-        self, batch: GraphBatch, edge_weight: Weighting | None, weighted_layers: Collection[int] | None
+        self, batch: GraphBatch | NodeBatch, edge_weight: Weighting | None, weighted_layers: Collection[int] | None
     ) -> Tensor:
         place = {"pos": batch.node_columns.get(POSITIONS)} if self.encoder.takes_positions else {}
+        sparse = batch.sparse if isinstance(batch, NodeBatch) else None
         return self.encoder(
-            batch.x,
+            batch.x if sparse is None else sparse,
             batch.edge_index,
             edge_weight,
             None if self.encoder.edge_dim is None else batch.edge_attr,
@@ -210,7 +213,7 @@ class GraphFeaturizer(nn.Module):
             **place,
         )
 
-    def _context(self, batch: GraphBatch) -> Tensor | None:
+    def _context(self, batch: GraphBatch | NodeBatch) -> Tensor | None:
         context: Any = getattr(self.encoder, "context", None)  # of points alone
         return None if context is None else context(batch)
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.errors import ShiftproofError
+from shiftproof.nn.dense import linear_of
 from shiftproof.nn.dropout import dropout
 from shiftproof.nn.edge_structure import EdgeWeight, LayerWise, Wiring, per_row
 from shiftproof.nn.encoders import layer_numbers
@@ -62,7 +63,7 @@ class PropagationEncoder(nn.Module):
     ) -> Tensor:
         wiring = Wiring(edge_index, x.shape[0], node_mask, x.dtype)
         weighted = range(self.steps) if weighted_layers is None else layer_numbers(weighted_layers, self.steps)
-        start = self.second(dropout(self.first(x).relu(), self.dropout, self.training))
+        start = self.second(dropout(linear_of(self.first, x).relu(), self.dropout, self.training))
         h = start = dropout(start, self.dropout, self.training)
         total = None if self.gamma is None else self.gamma[0] * h
         for step in range(self.steps):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -42,7 +43,7 @@ def good_webkb(shift: Shift = "covariate", seed: Seed = 0) -> Dataset:
         tensors = heterophilous_tensors(read_arrays(find(f"heterophilous/{name}.npz", what=f"the graph {name}")), 0)
         graphs.append(NodeGraph.from_edges(tensors["x"], tensors["edge_index"], tensors["y"], name=name))
     graph = joined(graphs, UNIVERSITIES, "university", name="good-webkb")
-    apart = {"test": "wisconsin", "val": "wisconsin"} if shift == "covariate" else {}
+    apart: dict[str, Any] = {"test": "wisconsin", "val": "wisconsin"} if shift == "covariate" else {}
     found = node_data(graph, by="university", shift=shift, held_out=1 / 6, seed=seed, **apart)
     return replace(found, options=named_options(good_webkb, {"shift": shift, "seed": seed}))
 
@@ -95,7 +96,7 @@ def twitch_countries(test: str = "RU+TW", val: str = "PTBR", shift: Shift = "cov
     """
     graphs = [twitch(domain=country, split="random") for country in COUNTRIES]  # type: ignore[arg-type]
     graph = joined(graphs, COUNTRIES, "country", name="twitch-countries")
-    apart = {"test": test, "val": val} if shift == "covariate" else {}
+    apart: dict[str, Any] = {"test": test, "val": val} if shift == "covariate" else {}
     found = node_data(graph, by="country", shift=shift, seed=seed, environments=7, **apart)
     options = {"test": test, "val": val, "shift": shift, "seed": seed}
     return replace(found, options=named_options(twitch_countries, options))
@@ -123,7 +124,7 @@ def facebook_schools(
             NodeGraph.from_edges(x, edges, torch.from_numpy(info[:, GENDER].astype(np.int64)) - 1, name=school)
         )
     graph = joined(graphs, SCHOOLS, "university", name="facebook-schools")
-    apart = {"test": test, "val": val} if shift == "covariate" else {}
+    apart: dict[str, Any] = {"test": test, "val": val} if shift == "covariate" else {}
     found = node_data(graph, by="university", shift=shift, seed=seed, **apart)
     options = {"test": test, "val": val, "shift": shift, "seed": seed}
     return replace(found, options=named_options(facebook_schools, options))
