@@ -125,7 +125,6 @@ __all__ = [
     "OracleXGNN",
     "Prior",
     "ProxyTable",
-    "SRGNN",
     "Size",
     "TanimotoGP",
     "TanimotoSVM",
