@@ -98,3 +98,24 @@ def test_how_the_step_is_run_reaches_the_training(shiftproof, monkeypatch, asked
     monkeypatch.setattr("shiftproof.sweeps.rows_of", lambda jobs, metric: [])
     assert shiftproof("fit", BITS, "-m", "erm", *FAST, *asked)[0] == 0
     assert [job.compile for job in seen] == [compiled]
+
+
+def test_what_is_said_of_columns_reaches_the_reader_whatever_they_are_called(shiftproof, tmp_path):
+    rows = "\n".join(f"{number % 5},{number % 3},{number % 2}" for number in range(40))
+    (tmp_path / "odd.csv").write_text(f'"a=(1, 2)",b,"yes, or: no"\n{rows}\n')
+    words = ["fit", "odd.csv", "-m", "erm", "--label", "yes, or: no", "--split", "random", *FAST]
+    status, _, err = shiftproof(*words)
+    assert status == 0, err
+    assert len(json.loads(Path("runs/erm/seed-0/history.json").read_text())) == 2
+
+
+def test_a_table_is_read_once_for_all_runs(shiftproof, tmp_path, monkeypatch):
+    from shiftproof.sweeps import jobs
+
+    read, original = [], jobs.load_samples
+    monkeypatch.setattr(jobs, "load_samples", lambda *given, **more: read.append(given) or original(*given, **more))
+    rows = "\n".join(f"{number % 5},{number % 3},{number % 2}" for number in range(40))
+    (tmp_path / "table.csv").write_text(f"a,b,label\n{rows}\n")
+    words = ["fit", "table.csv", "-m", "erm", "-m", "irm", "--seeds", 2, "--label", "label", "--split", "random", *FAST]
+    assert shiftproof(*words)[0] == 0
+    assert len(read) == 1

@@ -77,7 +77,6 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Train methods on the same data, splits and seeds, and test which are better where the data moved."""
-    from shiftproof.data.readers.tables import with_options
     from shiftproof.registry import parse_options
     from shiftproof.runtime.files import require_folder
     from shiftproof.sweeps.compared import COLUMNS, require_table_name
@@ -92,7 +91,7 @@ def compare(
     columns = {"smiles": smiles, "label": label or None, "env": env, "split": split, "by": by}
     planned = plan(
         method,
-        [with_options(one, columns) for one in data],
+        [*data],
         out,
         seeds=seeds,
         search=Search(search, search_seeds) if search else None,
@@ -101,6 +100,7 @@ def compare(
         device=device,
         compile="fused" if fuse else compile_,
         settings=parse_options(settings or [], where="--set"),
+        columns={key: value for key, value in columns.items() if value is not None},
     )
     if not as_json:
         print(planned.describe(), file=sys.stderr)

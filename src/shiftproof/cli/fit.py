@@ -79,11 +79,12 @@ def fit(
 
     common: dict[str, Any] = {} if balance is None else {"balance": balance}
     common |= parse_options(settings or [], where="--set")
-    data = _own_table(data, smiles, label, env, split, by)
+    said = {"smiles": smiles, "label": label or None, "env": env, "split": split, "by": by}
+    columns = {key: value for key, value in said.items() if value is not None}
     for name in method or []:
         if name != "auto":
             methods[name]
-    dataset = _look_at(data, group, out, as_json)
+    dataset = _look_at(data, columns, group, out, as_json)
     if dataset.reading and not as_json and "protocol" not in common:
         print(f"settings: {preset_for(dataset).described(common)}", file=sys.stderr)
     of_auto: dict[str, Any] = {}
@@ -106,12 +107,13 @@ def fit(
             resume=resume,
             device=device,
             compile=compiled,
+            columns=columns,
         )
         for name in dict.fromkeys(method)
         for variant in variants
         for seed in range(first_seed, first_seed + seeds)
     ]
-    _check_before_training(jobs, metric)
+    _check_before_training(jobs, dataset, metric)
     deque(run_jobs(jobs, workers=workers, stack=stack, style="none" if as_json else "auto"), maxlen=0)
     _draw_numbers(jobs, dataset)
     rows = rows_of(jobs, metric)
@@ -126,26 +128,17 @@ def fit(
     print(f"runs in {out}; a page of them: shiftproof report {out}")
 
 
-def _own_table(data: str, smiles: str | None, label: list[str] | None, env: Any, split: Any, by: Any) -> str:
-    """The data with what was said of its columns, as one text."""
-    from shiftproof.data.readers.tables import with_options
-
-    return with_options(data, {"smiles": smiles, "label": label or None, "env": env, "split": split, "by": by})
-
-
-def _look_at(data: str, group: str | None, out: Path, quiet: bool) -> Any:
+def _look_at(data: str, columns: dict[str, Any], group: str | None, out: Path, quiet: bool) -> Any:
     """The data set, read with a progress bar; what was left out of a table of the user's own is said and written."""
     from shiftproof.api.predicting import write_rejected
     from shiftproof.runtime.files import require_folder
     from shiftproof.runtime.progress import progress
     from shiftproof.runtime.progress_hook import shown_by
-    from shiftproof.sweeps import Job
-    from shiftproof.sweeps.jobs import load_for
+    from shiftproof.sweeps.jobs import DataKey, load_by
 
-    grouping = {} if group is None else {"group": group}
     require_folder(out)
     with shown_by(lambda title, total: progress(title, total, "none" if quiet else "auto")):
-        dataset = load_for(Job(data=data, method="erm", seed=0, out=out, settings=grouping))
+        dataset = load_by(DataKey.of(data, group=group, columns=columns))
     if dataset.rejected:
         write_rejected(out / "rejected.csv", dataset.rejected)
     for note in dataset.notes:
@@ -227,17 +220,16 @@ def _folder(method: str, variant: dict[str, Any]) -> str:
     return "_".join([method, *(f"{key}-{value}" for key, value in variant.items())])
 
 
-def _check_before_training(jobs: list[Any], metric: str | None) -> None:
+def _check_before_training(jobs: list[Any], dataset: Any, metric: str | None) -> None:
     """Find a misspelt setting or metric or a taken folder before the first run, not after an hour of training."""
     from shiftproof.api.fitting import Plan
     from shiftproof.statistics.metrics import require_measure
-    from shiftproof.sweeps.jobs import load_for
     from shiftproof.training.run import CONFIG
 
-    dataset = load_for(jobs[0])
     if metric not in (None, "edge_auc", "edge_precision"):  # these two come from explanations, not predictions
         require_measure(metric, dataset.task)
-    for job in jobs:
+    for job in {job.out.parent: job for job in jobs}.values():  # seeds differ in nothing that could be wrong
         Plan.make(job.method, dataset, {k: v for k, v in job.settings.items() if k != "group"})
+    for job in jobs:
         if not job.resume and (job.out / CONFIG).exists():
             raise ShiftproofError(f"{job.out} already holds a run; give --resume to keep it or another --out")

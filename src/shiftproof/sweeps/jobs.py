@@ -38,7 +38,10 @@ SECONDS_TO_WAIT_FOR_OTHERS = 5.0
 
 @dataclass(frozen=True)
 class Job:
-    """One run to be trained: what `fit` needs, in a form that travels between processes."""
+    """One run to be trained: what `fit` needs, in a form that travels between processes.
+
+    `columns` are options of `load` beside the data's name: which columns of a table are what.
+    """
 
     data: str
     method: str
@@ -52,6 +55,7 @@ class Job:
     outside: tuple[str, ...] = ()  # files with methods or data sets of the user's own, as FILE.py:NAME
     may_diverge: bool = False  # a random setting that ends in NaN is left unfinished and stops nobody else
     share_stages: bool = False  # a first stage that a finished run beside it has as well is taken over
+    columns: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def finished(self) -> bool:
@@ -89,18 +93,23 @@ class DataKey:
     spec: str
     group: str | None
     written: tuple[tuple[str, int], ...]
+    columns: tuple[tuple[str, Any], ...] = ()
+
+    @classmethod
+    def of(cls, spec: str, *, group: str | None = None, columns: Mapping[str, Any] | None = None) -> DataKey:
+        fixed = {key: tuple(value) if isinstance(value, list) else value for key, value in (columns or {}).items()}
+        return cls(spec, group, _written(spec), tuple(sorted(fixed.items())))
 
 
 def key_of_data(job: Job) -> DataKey:
     """What the data of a job are kept by."""
-    spec = seeded(job.data, job.seed)
-    return DataKey(spec, job.settings.get("group"), _written(spec))
+    return DataKey.of(seeded(job.data, job.seed), group=job.settings.get("group"), columns=job.columns)
 
 
 @lru_cache(maxsize=4)
 def load_by(key: DataKey) -> Dataset:
     """The data set of a key; the last few are kept."""
-    return load_samples(key.spec, group=key.group)
+    return load_samples(key.spec, group=key.group, **dict(key.columns))
 
 
 def _written(spec: str) -> tuple[tuple[str, int], ...]:

@@ -46,6 +46,7 @@ def _asked(job: Job) -> dict[str, Any]:
         "method": job.method,
         "seed": job.seed,
         "settings": plain(dict(job.settings)),
+        **({"columns": plain(dict(job.columns))} if job.columns else {}),
         **({"source": own} if own else {}),
     }
 

@@ -152,8 +152,12 @@ def plan(
     device: str = "auto",
     compile: Compile = False,
     settings: Mapping[str, Any] | None = None,
+    columns: Mapping[str, Any] | None = None,
 ) -> Planned:
-    """The runs of a comparison; whatever cannot work is said here, before anything is trained."""
+    """The runs of a comparison; whatever cannot work is said here, before anything is trained.
+
+    `columns` are options of `load` for data that are named: which columns of a table are what.
+    """
     entrants, common = _entrants(methods), dict(settings or {})
     sources = _sources(data, out / "data")
     jobs = tuple(
@@ -168,6 +172,7 @@ def plan(
             device=device,
             compile=compile,
             outside=entrant.outside,
+            columns={} if Path(spec).is_relative_to(out / "data") else dict(columns or {}),
         )
         for spec, label in sources.items()
         for entrant in entrants

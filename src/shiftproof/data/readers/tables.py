@@ -6,7 +6,7 @@ import gzip
 import lzma
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -140,14 +140,6 @@ def as_names(option: str | Sequence[str] | None) -> tuple[str, ...]:
     if isinstance(option, Sequence):
         return tuple(str(name) for name in option)
     return (str(option),)
-
-
-def with_options(source: str, options: Mapping[str, Any]) -> str:
-    """A path with options as `load` takes both in one text; what is None is left out."""
-    given = [f"{key}={as_option(value)}" for key, value in options.items() if value is not None]
-    if not given:
-        return source
-    return f"{source}{',' if ':' in source else ':'}{','.join(given)}"
 
 
 def _delimited(path: Path, wanted: Sequence[str], where: str) -> Any:
