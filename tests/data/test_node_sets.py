@@ -170,6 +170,17 @@ def test_pyg_data_with_masks_and_columns(graph):
     assert int(later.test.index.min()) == 96, "the last fifth in time"
 
 
+def test_a_graph_of_good_keeps_its_five_splits_and_environments(graph):
+    names = ("train", "val", "test", "id_val", "id_test")
+    masks = {f"{part}_mask": torch.arange(120) % 5 == n for n, part in enumerate(names)}
+    env = torch.where(masks["test_mask"] | masks["val_mask"], 9, torch.arange(120) % 3 + 2)
+    found = sp.load(of_pyg(graph, env_id=env, domain=env, **masks))
+    assert {name: len(split) for name, split in found.splits.items()} == dict.fromkeys(names, 24)
+    assert found.train.num_envs == 3
+    assert torch.equal(found.train.env, env[found.train.index] - 2)
+    assert sp.fit("vrex", found, epochs=1).metrics.keys() == set(names)
+
+
 def test_networkx_and_ogb_and_two_tables_are_node_graphs(graph, tmp_path):
     networkx = pytest.importorskip("networkx")
     club = networkx.karate_club_graph()

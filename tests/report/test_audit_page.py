@@ -38,6 +38,19 @@ def test_the_page_stands_alone(page: Path) -> None:
     ]
 
 
+def test_the_page_says_what_a_shift_costs_beside_the_attacks(page: Path) -> None:
+    text, numbers = page.read_text(), json.loads((page.parent / "audit.json").read_text())
+    assert 'id="shifts"' in text
+    parts = numbers["shifts"]
+    assert {part["by"] for part in parts} >= {"degree", "pagerank", "homophily"}
+    ends = [part for part in parts if part["by"] == "homophily"]
+    assert [part["which"].split()[1] for part in ends] == ["most", "least"]
+    for part in parts:
+        assert part["accuracy"].keys() == numbers["table"].keys()
+        assert f"{part['by']}: {part['which']}" in text
+    assert any("Without any attack" in line for line in numbers["summary"])
+
+
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium on the path")
 def test_the_browser_shows_the_audit_and_complains_of_nothing(page: Path, tmp_path: Path) -> None:
     seen = dumped(page, tmp_path / "profile")

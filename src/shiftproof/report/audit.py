@@ -11,6 +11,7 @@ from shiftproof.report.figures import COLOURS, FAINT, INK, WIDTH, drawing
 from shiftproof.report.page import template, versions
 from shiftproof.robustness.audit import YOURS, Audit, summary
 from shiftproof.robustness.budget import Perturbation
+from shiftproof.robustness.parts_of_test import Part
 from shiftproof.runtime.files import write_atomic, write_json
 
 TEMPLATE = "audit.html.j2"
@@ -42,6 +43,7 @@ def write_audit(audit: Audit, out: str | Path, perturbations: Mapping[str, Pertu
         histograms=_histograms(audit),
         attacks=[_attack(one) for one in audit.attacks],
         curves=_curves(audit),
+        shifts=[_part(part, audit) for part in audit.shifts],
         curve_attack=audit.settings.get("curve", ""),
         settings={**audit.settings, "low": audit.budget.low, "high": audit.budget.high},
         versions=versions(),
@@ -60,6 +62,19 @@ def _row(name: str, scores: Mapping[str, float], labels: list[str], mlp: float |
         for label in labels
     ]
     return {"defence": name, "cells": cells, "worst": f"{100 * min(scores[label] for label in labels[1:]):.1f}"}
+
+
+def _part(part: Part, audit: Audit) -> dict[str, Any]:
+    """The accuracy of every classifier on some of the test nodes, and whether it is below that on all of them."""
+    cells = [
+        {
+            "text": f"{100 * part.accuracy[name]:.1f}",
+            "share": round(100 * part.accuracy[name], 1),
+            "below": part.accuracy[name] < scores["clean"],
+        }
+        for name, scores in audit.table.items()
+    ]
+    return {"label": part.label, "nodes": part.nodes, "cells": cells}
 
 
 def _attack(one: Any) -> dict[str, str]:

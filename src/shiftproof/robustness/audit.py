@@ -20,6 +20,7 @@ from shiftproof.robustness.budget import Budget, Perturbation
 from shiftproof.robustness.defences.base import Defence
 from shiftproof.robustness.evaluate import evaluate
 from shiftproof.robustness.figures import Histogram, homophily_histograms, homophily_summary
+from shiftproof.robustness.parts_of_test import Part, parts_of_test
 from shiftproof.robustness.trained_on import CHOICES, load_as_trained, require_as_trained
 from shiftproof.robustness.trained_zoo import Zoo, train_zoo
 from shiftproof.robustness.user_model import OutsideModel
@@ -60,6 +61,7 @@ class Audit:
     curves: tuple[Mapping[str, Any], ...]
     model: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    shifts: tuple[Part, ...] = ()
 
     def strongest(self, defence: str, *, hao: bool | None = None) -> Attacked:
         """The attack under which a defence does worst; with `hao` only those with or without it."""
@@ -166,6 +168,7 @@ def audit(
             "epochs": preset.epochs,
             "curve": curve_attack,
         },
+        shifts=parts_of_test(graph, zoo, own),
     )
     return numbers, found
 
@@ -237,6 +240,7 @@ def summary(found: Audit) -> list[str]:
             f"{_percent(found.table[name][worst.label])} ({worst.label})."
         )
     lines += _about_homophily(found)
+    lines += _about_shift(found)
     held = {
         defence: min(scores[one.label] for one in found.attacks)
         for defence, scores in found.table.items()
@@ -251,6 +255,19 @@ def summary(found: Audit) -> list[str]:
                 f"graph does more harm than good."
             )
     return lines
+
+
+def _about_shift(found: Audit) -> list[str]:
+    """Where the model of your own, or the plain one, is worst without any attack."""
+    name = YOURS if found.model is not None else next((n for n in ("gcn", "sage", "gat") if n in found.table), None)
+    if name is None or not found.shifts:
+        return []
+    worst = min(found.shifts, key=lambda part: part.accuracy[name])
+    whose = "your model" if name == YOURS else name
+    return [
+        f"Without any attack, {whose} is worst on test nodes of another kind: {_percent(worst.accuracy[name])} on the "
+        f"{worst.nodes} with {worst.by} {worst.which}, and {_percent(found.table[name]['clean'])} on all."
+    ]
 
 
 def _about_homophily(found: Audit) -> list[str]:

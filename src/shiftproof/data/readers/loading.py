@@ -15,7 +15,7 @@ from shiftproof.data.dataset import Dataset, Task
 from shiftproof.data.graphs import GraphSet
 from shiftproof.data.node_shift import node_data
 from shiftproof.data.nodes import NodeGraph
-from shiftproof.data.readers.node_sources import is_node_source, read_nodes
+from shiftproof.data.readers.node_sources import is_good, is_node_source, read_good, read_nodes
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.registry import datasets, fitting_options, options_of, parse_name
 
@@ -51,6 +51,8 @@ def load(source: Any, /, *, group: str | None = None, vectors: str | None = None
     elif isinstance(source, Dataset):
         _no_options(options, "a Dataset")
         data = source
+    elif is_good(source):
+        data = _call(read_good, source, options, owner="a graph of GOOD")
     elif is_node_source(source):
         of_graph = {key: value for key, value in options.items() if key not in SPLITTING}
         shifted = {key: value for key, value in options.items() if key in SPLITTING}

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from shiftproof.data.dataset import Dataset
+from shiftproof.data.node_sets import NodeSet, Surroundings
 from shiftproof.data.nodes import NodeGraph, undirected
 from shiftproof.data.readers.tables import read_table
 from shiftproof.errors import ShiftproofError
@@ -78,6 +80,40 @@ def read_nodes(
         value_names=parts.get("value_names", {}),
         **parts.get("splits", {}),
     )
+
+
+GOOD_PARTS = ("train", "val", "test", "id_val", "id_test")
+
+
+def is_good(source: Any) -> bool:
+    """Whether this is a node graph as GOOD's package gives it: five masks and the environment of each node."""
+    return _is_pyg(source) and all(hasattr(source, f"{part}_mask") for part in ("id_val", "train")) and _has_env(source)
+
+
+def _has_env(source: Any) -> bool:
+    return isinstance(getattr(source, "env_id", None), Tensor)
+
+
+def read_good(source: Any, *, name: str = "good") -> Dataset:
+    """GOOD's Cora, Arxiv, Twitch, WebKB or CBAS as its package loads them: its own splits and environments.
+
+    `GOODCora.load(...)[0]._data` is such a graph; its files are pickles, which only that package should open. `val` and
+    `test` are GOOD's out-of-distribution splits, `id_val` and `id_test` the others.
+    """
+    parts = _of_pyg(source, ("env_id", "domain_id", "domain"))
+    edges = undirected(parts["edge_index"], len(parts["y"]))
+    graph = NodeGraph(source.x.float(), edges, parts["y"], name=name, columns=parts["columns"])
+    env = source.env_id.long().clone()
+    train = source.train_mask.bool().nonzero()[:, 0]
+    known = env[train].unique()
+    env = torch.where(torch.isin(env, known), torch.searchsorted(known, env.clamp(max=int(known.max()))), len(known))
+    around: dict[tuple[int, ...], Surroundings] = {}
+    splits = {}
+    for part in GOOD_PARTS:
+        mask = getattr(source, f"{part}_mask", None)
+        if mask is not None and bool(mask.any()):
+            splits[part] = NodeSet.of(graph, mask.bool().nonzero()[:, 0], env=env, known=around)
+    return Dataset(splits, name=name, num_classes=max(graph.num_classes, 2), provenance="GOOD", environment="env_id")
 
 
 def _is_pyg(source: Any) -> bool:
