@@ -207,6 +207,17 @@ def test_data_without_labels_or_a_run_whose_data_are_gone_say_what_to_give() -> 
         sp.calibrate(run)
 
 
+def test_data_of_the_same_name_that_are_others_are_refused() -> None:
+    run = sp.fit("linear", sp.load("two-bit", per_env=200), seed=0, device="cpu")
+    assert sp.calibrate(run).says_more is not None
+    run.config["data"] = "two-bit:per_env=100"
+    with pytest.raises(ShiftproofError, match=r"is not what this run was trained on \('train' has 200 samples"):
+        sp.calibrate(run)
+    run.config["data"] = "two-bit:per_env=200,alpha=0.4"
+    with pytest.raises(ShiftproofError, match="there, and was"):
+        sp.calibrate(run)
+
+
 def test_one_command_calibrates_a_run_of_a_table_and_predict_writes_what_it_says(shiftproof, tmp_path: Path) -> None:
     part = rows(0, 900, task="binary")
     frame = pd.DataFrame(part.x.numpy(), columns=list("abcd")).assign(y=part.y.numpy().astype(int))

@@ -29,6 +29,7 @@ from shiftproof.data.graphs import GraphSet
 from shiftproof.data.joining import all_rows
 from shiftproof.data.readers.loading import load_samples
 from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.statistics.metrics import Predictions, measure
 from shiftproof.training.predicting import given_to
 from shiftproof.training.run import Run
 
@@ -140,7 +141,38 @@ def own_data(run: Run) -> Dataset:
             f"the data of this run cannot be read again ({problem}); give labelled rows that it was not trained on: "
             "calibrate(run, data)"
         ) from None
-    return arranged(run, dataset)
+    dataset = arranged(run, dataset)
+    _require_same_data(run, dataset)
+    return dataset
+
+
+def _require_same_data(run: Run, dataset: Dataset) -> None:
+    """Refuse data of the same name that are not those of the run, by the number of samples and the score on one split.
+
+    What was loaded with options in Python may not carry them in its name.
+    """
+    judged = run.config.get("refit")
+    for name, split in dataset.splits.items():
+        told = run.metrics.get(name) or {}
+        if told.get("samples") not in (None, len(split)):
+            raise _other_data(run, f"'{name}' has {len(split)} samples there, and had {told['samples']}")
+    small = min((n for n in dataset.splits if n in run.metrics), key=lambda n: len(dataset[n]), default=None)
+    metric = str(run.config["metric"])
+    if small is None or judged or run.metrics[small].get(metric) is None:
+        return
+    split = dataset[small]
+    env = None if split.env is None else split.env.cpu()
+    score = measure(metric, Predictions(run.logits(split), split.y.cpu(), env, dataset.task))
+    if not np.isclose(score, run.metrics[small][metric], rtol=0.01, atol=0.01):
+        raise _other_data(
+            run, f"the {metric} on '{small}' is {score:.4f} there, and was {run.metrics[small][metric]:.4f}"
+        )
+
+
+def _other_data(run: Run, why: str) -> ShiftproofError:
+    return ShiftproofError(
+        f"'{run.config.get('data')}' is not what this run was trained on ({why}); give its data: calibrate(run, data)"
+    )
 
 
 def arranged(run: Run, dataset: Dataset) -> Dataset:

@@ -29,7 +29,7 @@ from shiftproof.sweeps.table import summarise
 
 COVERAGE = 0.9
 TARGETS = ("CHEMBL219_Ki", "CHEMBL228_Ki", "CHEMBL239_EC50", "CHEMBL287_Ki", "CHEMBL4792_Ki")
-LEFT_OUT = ("pacs64", "twitch by country")  # of the plan: a network on a GPU, and nodes, which are not fitted yet
+LEFT_OUT = ("pacs64",)  # of the plan: its network takes a GPU
 # the guarantees that are held against one another; "auto" is what a user gets who says nothing
 GUARANTEES: tuple[str, ...] = ("plain", "auto", "classes", "covariate-shift", "new-environment")
 FIGURES = ("coverage", "worst", "size", "error_before", "error", "risk", "risk_at_80", "area_under_risk")
@@ -55,6 +55,7 @@ PARTS = (
     *(Part(f"drugood-ec50-{shift}", "forest", FOREST) for shift in ("assay", "scaffold", "size")),
     *(Part(f"drugood-ec50-{shift}", "linear") for shift in ("assay", "scaffold", "size")),
     Part("colored-digits", "erm", {"epochs": 5}),
+    Part("twitch-countries", "erm", {"epochs": 30}),
     *(Part(f"office-caltech10:test={test}", "linear") for test in ("amazon", "caltech10", "dslr", "webcam")),
     *(Part(f"moleculenet:name={name},split=scaffold", "forest", FOREST) for name in ("tox21", "hiv")),
 )
@@ -133,7 +134,7 @@ def _piece(part: Part, seed: int, work: Work) -> dict[str, Any]:
 
 
 def _few(data: Dataset) -> Dataset:
-    return data.with_splits(**{name: split[: min(len(split), 200)] for name, split in data.splits.items()})
+    return data.with_splits(**{name: split[slice(min(len(split), 200))] for name, split in data.splits.items()})
 
 
 def _rows(part: Part, work: Work) -> Iterator[Row]:
