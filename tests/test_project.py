@@ -118,6 +118,7 @@ def test_an_extra_that_is_there_is_handed_over() -> None:
         ("docs/compare.md", None),
         ("docs/confidence.md", None),
         ("docs/datasets.md", None),
+        ("docs/molecules.md", None),
         ("docs/pair.md", None),
         ("docs/speed.md", "larger"),
     ],

@@ -15,6 +15,7 @@ from shiftproof.data.generated import (  # noqa: F401
     spmotif,
     superpixels,
     toy_groups,
+    toy_molecules,
     toy_tracks,
     two_bit,
     two_patch,
