@@ -87,7 +87,7 @@ def toy_molecules(
 
     frame = pd.DataFrame([[str(cell) for cell in row] for row in toy_molecule_rows(seed)], columns=list(COLUMNS))
     table = Table(frame, "toy-molecules")
-    by = {"by": "year"} if split == "time" else {}
-    data = molecule_table(table, smiles="smiles", label=label, env="series", split=split, seed=seed, **by)
+    by = "year" if split == "time" else None
+    data = molecule_table(table, smiles="smiles", label=label, env="series", split=split, seed=seed, by=by)
     options = named_options(toy_molecules, {"label": label, "split": split, "seed": seed}, always=("split", "seed"))
     return replace(data, name="toy-molecules", options=options, provenance=f"enumerated; {data.provenance}")
