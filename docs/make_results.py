@@ -34,7 +34,7 @@ def page(results: Path = RESULTS) -> str:
         "rank or number of rows, until `shiftproof bench RECIPE --add` has measured it again.",
         _table(
             ["paper", "tables", "cells measured", "with a printed deviation", "within it", "claims that hold",
-             "do not hold", "not tested"],
+             "do not hold", "undecided", "not tested"],
             ([c.title, str(len(c.tables)), *map(str, c.counts.values())] for c in papers),
         ),
     ]  # fmt: skip

@@ -183,6 +183,15 @@ def _report_tables(results: Path, out: Path, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"page": str(page), "papers": papers}, indent=1))
         return
-    columns = ["paper", "cells", "with a printed deviation", "within it", "claims hold", "do not hold", "not tested"]
+    columns = [
+        "paper",
+        "cells",
+        "with a printed deviation",
+        "within it",
+        "claims hold",
+        "do not hold",
+        "undecided",
+        "not tested",
+    ]
     print_table("", columns, [[title, *map(str, counts.values())] for title, counts in papers.items()])
     print(f"page: {page}")

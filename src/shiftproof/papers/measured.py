@@ -10,7 +10,7 @@ from typing import Any
 
 from shiftproof.errors import ShiftproofError
 from shiftproof.registry import recipes
-from shiftproof.sweeps.claims import FAILS, HOLDS, UNTESTED, Finding
+from shiftproof.sweeps.claims import FAILS, HOLDS, OPEN, UNTESTED, Finding
 from shiftproof.sweeps.comparison import Comparison, is_within, judge, label
 from shiftproof.sweeps.table import fresh, read_table
 
@@ -58,7 +58,7 @@ class Paper:
             "within": sum(verdict is True for verdict in within),
         }
         verdicts = [finding.verdict for _, _, finding in self.claims]
-        return found | {verdict: verdicts.count(verdict) for verdict in (HOLDS, FAILS, UNTESTED)}
+        return found | {verdict: verdicts.count(verdict) for verdict in (HOLDS, FAILS, OPEN, UNTESTED)}
 
 
 def paper_of(name: str) -> str:

@@ -139,7 +139,9 @@ def feat_pacs64() -> Recipe:
         replace(cell, variant={**cell.variant, "round_epochs": 20}) if cell.variant["features"] == "erm" else cell
         for cell in cells
     )
-    return FeatRecipe("feat-pacs64", cells, seeds=3, first_seed=0, note=note, rows=head_rows, draw=draw_heads)
+    return FeatRecipe(
+        "feat-pacs64", cells, seeds=3, first_seed=0, note=note, rows=head_rows, draw=draw_heads, claims=claims_feat.PACS
+    )
 
 
 @register("feat-graphs", "recipes")
@@ -157,7 +159,16 @@ def feat_graphs() -> Recipe:
         "ERM 60 epochs, FeAT 2 x 30, Bonsai 2 x 30 and 30. Penalty and length of the heads by the validation split "
         "('val') or the test split ('oracle')."
     )
-    return FeatRecipe("feat-graphs", cells, seeds=5, first_seed=0, note=note, rows=head_rows, draw=draw_heads)
+    return FeatRecipe(
+        "feat-graphs",
+        cells,
+        seeds=5,
+        first_seed=0,
+        note=note,
+        rows=head_rows,
+        draw=draw_heads,
+        claims=claims_feat.GRAPHS,
+    )
 
 
 def head_rows(jobs: Sequence[Job], keep: Sequence[str] = ()) -> list[Row]:

@@ -54,7 +54,8 @@ DRUGOOD = (
         best(_gala("gala"), tuple(_gala(n) for n in ("erm", "grea", "gsat", "disc", "moleood", "ciga-v1", "ciga-v2"))),
     ),
 )
+# the released settings of all three: GALA's other row was searched, and nobody searched the others alike
 CMNIST = (
-    Claim("GALA beats ERM by more than 30 points", better(GALA, _gala("erm"), by=0.3)),
-    Claim("GALA beats CIGA by more than 30 points", better(GALA, _gala("ciga-v1"), by=0.3)),
+    Claim("GALA beats ERM by more than 30 points", better(_gala("gala"), _gala("erm"), by=0.3)),
+    Claim("GALA beats CIGA by more than 30 points", better(_gala("gala"), _gala("ciga-v1"), by=0.3)),
 )
