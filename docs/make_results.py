@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from shiftproof.papers.measured import Measured, Paper, by_paper, read_results
-from shiftproof.report.sentences import spread
+from shiftproof.report.sentences import explained, spread
 from shiftproof.sweeps.comparison import deviation, is_within, label, printed
 from shiftproof.sweeps.table import STALE
 
@@ -61,8 +61,10 @@ def _measured(table: Measured) -> list[str]:
     parts = [f"### {table.name}", said, *([note] if note else []), *_of_doubt(table)]
     for panel in found.panels:
         beside = any(printed(row) for row in panel.rows)
-        columns = ["data", "method", panel.title, "seeds", *(["printed", "difference", "within"] if beside else [])]
-        parts.append(_table(columns, (_row(dict(row), beside) for row in panel.rows)))
+        why = any(explained(dict(row)) for row in panel.rows)
+        columns = ["data", "method", panel.title, *(["edge AUC"] if why else []), "seeds"]
+        columns += ["printed", "difference", "within"] if beside else []
+        parts.append(_table(columns, (_row(dict(row), beside, why) for row in panel.rows)))
         if panel.ranks:
             part = f" ({panel.ranked_part})" if panel.ranked_part else ""
             shown = ", ".join(f"{name} {rank:.2f}" for name, rank in panel.ranks.items())
@@ -88,9 +90,9 @@ def _of_doubt(table: Measured) -> list[str]:
     return parts
 
 
-def _row(row: dict, beside: bool) -> list[str]:
+def _row(row: dict, beside: bool, why: bool) -> list[str]:
     said = f"{label(row)} **stale**" if row.get(STALE) else label(row)
-    cells = [f"`{row['dataset']}`", said, spread(row), str(row["seeds"])]
+    cells = [f"`{row['dataset']}`", said, spread(row), *([explained(row) or "–"] if why else []), str(row["seeds"])]
     if beside:
         gap, verdict = deviation(row), is_within(row)
         cells += [

@@ -12,8 +12,10 @@ from torch import Tensor, nn
 import shiftproof as sp
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods import EIIL, GALA, GIL, XGNN, DataShape, DisC, MoleOOD, Network
+from shiftproof.methods.assistant import seen_by as seen_by_assistant
 from shiftproof.methods.upsampling import upsampled
 from shiftproof.objectives import proxy_contrast
+from shiftproof.presets import PROTOCOLS
 from shiftproof.training import Trainer
 
 SMALL = {"train_per_class": 12, "val_per_class": 4, "test_per_class": 4}
@@ -97,6 +99,37 @@ def test_the_last_assistant_is_the_one_that_early_stopping_left(data, tmp_path) 
     assert told["last"]["epochs"] == told["val"]["epochs"] < 30
     assert told["last"]["selected_epoch"] == told["last"]["epochs"] - 1
     assert told["val"]["selected_epoch"] < told["val"]["epochs"] - 1
+
+
+def test_an_assistant_trained_with_a_quarter_of_the_edges_is_looked_at_with_all(data, monkeypatch) -> None:
+    """As the released commands of EC50-Assay and EC50-Scaffold have it (docs/papers/gala.md#d21)."""
+    trained, seen, kept = [], [], Trainer.fit_reference
+    looked = seen_by_assistant
+
+    def fit_reference(self, model, *given, **how):
+        trained.append(model.ratio)
+        return kept(self, model, *given, **how)
+
+    def seen_by(model, split):
+        batch = split.batch(torch.arange(len(split)))
+        seen.append((model.ratio, float(model.extract(batch).keep.double().mean())))
+        return looked(model, split)
+
+    monkeypatch.setattr(Trainer, "fit_reference", fit_reference)
+    monkeypatch.setattr("shiftproof.methods.assistant.seen_by", seen_by)
+    for ratio in ({}, {"assistant_ratio": 0.25}, {"assistant_ratio": 0.25, "ratio": 0.5}):
+        sp.fit("gala", data, seed=1, assistant="xgnn", reference_epochs=3, **ratio, **QUICK)
+    assert trained == [-1.0, 0.25, 0.25]
+    assert [ratio for ratio, _ in seen[:3]] == [-1.0, -1.0, 0.5]
+    assert [kept > 0.9 for _, kept in seen[:3]] == [True, True, False]
+
+
+def test_the_released_assistants_of_ec50_have_the_ratio_of_their_commands() -> None:
+    said = {
+        domain: PROTOCOLS["gala"][f"drugood-ec50-{domain}"].settings("gala").get("assistant_ratio")
+        for domain in ("assay", "scaffold", "size")
+    }
+    assert said == {"assay": 0.25, "scaffold": 0.25, "size": None}
 
 
 def test_stopped_needs_a_validation_split(data) -> None:

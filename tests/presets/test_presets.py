@@ -8,8 +8,9 @@ import shiftproof as sp
 from shiftproof.api.fitting import Plan, accepted_settings
 from shiftproof.errors import ShiftproofError
 from shiftproof.presets import PRESETS, PROTOCOLS, Preset, preset_for
+from shiftproof.presets.ciga import CIGA, spmotif
 from shiftproof.presets.gala import OWN_METHODS
-from shiftproof.registry import methods
+from shiftproof.registry import methods, parse_name
 
 TINY = {"train_per_class": 2, "val_per_class": 2, "test_per_class": 2}
 
@@ -122,3 +123,37 @@ def test_gmt_lin_differs_from_gsat_in_its_penalty_alone(protocol, graphs):
     for data in [*biased, *(named(graphs, name) for name in PROTOCOLS[protocol])]:
         settings = preset_for(data, protocol).methods
         assert {**settings["gmt-lin"], "penalty": settings["gsat"]["penalty"]} == settings["gsat"]
+
+
+# the released scripts' alpha of CIGAv1, alpha and beta of CIGAv2 (docs/papers/ciga.md#settings)
+CIGA_WEIGHTS = {
+    "spmotif-struc:bias=0.33": (8, 8, 1),
+    "spmotif-struc:bias=0.6": (0.5, 4, 2),
+    "spmotif-struc:bias=0.9": (4, 4, 2),
+    "spmotif-mixed:bias=0.33": (16, 32, 1),
+    "spmotif-mixed:bias=0.6": (8, 8, 1),
+    "spmotif-mixed:bias=0.9": (1, 4, 2),
+    "nci1": (0.5, 1, 1),
+    "nci109": (2, 2, 1),
+    "proteins": (0.5, 0.5, 1),
+    "dd": (2, 2, 1),
+    "cmnist-75sp": (32, 16, 16),
+    "graph-sst5": (8, 4, 1),
+    "graph-twitter": (8, 8, 0.5),
+    "drugood-ic50-assay": (8, 1, 1),
+    "drugood-ic50-scaffold": (32, 16, 1),
+    "drugood-ic50-size": (16, 2, 1),
+}
+
+
+@pytest.mark.parametrize("data", CIGA_WEIGHTS)
+def test_cigas_weights_are_those_of_its_released_scripts(data):
+    name, options = parse_name(data)
+    preset = spmotif(name, float(options["bias"])) if options else CIGA[name]
+    first, second = preset.settings("ciga-v1"), preset.settings("ciga-v2")
+    assert (first["alpha"], second["alpha"], second["beta"]) == CIGA_WEIGHTS[data]
+    assert "beta" not in first
+    raw, rep = name in ("proteins", "dd"), name in ("proteins", "dd")
+    assert first["contrast"] == ("rep" if rep else "feat")
+    assert (first["classifier_input"] == "raw") == (raw or name in ("cmnist-75sp", "graph-sst5", "drugood-ic50-assay"))
+    assert first["spurious"] == ("conv" if name.endswith("scaffold") else "shared")

@@ -18,6 +18,7 @@ def print_rows(rows: list[dict[str, Any]]) -> None:
                 row["method"],
                 variant,
                 _figure(row["mean"], row["std"]),
+                _edges(row),
                 str(row["seeds"]),
                 _figure(figure["mean"], figure["std"]) if figure else "-",
                 row["selection"],
@@ -25,10 +26,16 @@ def print_rows(rows: list[dict[str, Any]]) -> None:
             ]
         )
     what = "/".join(dict.fromkeys(f"{row['split']} {row['metric']}" for row in rows)) or "result"
-    columns = ["data", "method", "settings", what, "seeds", "published", "epoch chosen by", "times erm"]
-    optional = ("settings", "times erm")
+    columns = ["data", "method", "settings", what, "edge AUC", "seeds", "published", "epoch chosen by", "times erm"]
+    optional = ("settings", "edge AUC", "times erm")
     keep = [i for i, name in enumerate(columns) if name not in optional or any(row[i] for row in body)]
     print_table("", [columns[i] for i in keep], [[row[i] for i in keep] for row in body])
+
+
+def _edges(row: dict[str, Any]) -> str:
+    """How well the edges that a method names are the true ones; a half is chance."""
+    found = row.get("edge_auc")
+    return _figure(found["mean"], found["std"]) if found and row["metric"] != "edge_auc" else ""
 
 
 def _figure(mean: float | None, std: float | None) -> str:

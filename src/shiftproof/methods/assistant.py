@@ -94,13 +94,16 @@ class EnvironmentAssistant:
     `model`: "erm" is a plain GNN, "xgnn" the interpretable one with the share `ratio` of its edges and, for
     `contrast` above 0, CIGA's term to make it follow the dominant pattern further. `select` is which of its epochs is
     kept: the best on the validation split, the last (after the early stopping that the run itself has,
-    docs/papers/gala.md#training), or the best on the training split. `epochs` are how many there are at most.
+    docs/papers/gala.md#training), or the best on the training split. `epochs` are how many there are at most. An "xgnn"
+    may be trained with another share of the edges, `trained_ratio`, than it is then
+    looked at with (docs/papers/gala.md#d21).
     """
 
     model: AssistantModel = "erm"
     select: AssistantSelection = "val"
     epochs: int | None = None
     ratio: float = -1.0
+    trained_ratio: float | None = None
     contrast: float = 0.0
     classifier_input: ClassifierInput = "raw"
     classifier_width: int | None = None
@@ -121,7 +124,7 @@ class EnvironmentAssistant:
                 shape,
                 network=network,
                 alpha=self.contrast,
-                ratio=self.ratio,
+                ratio=self.ratio if self.trained_ratio is None else self.trained_ratio,
                 scorer_norm=True,
                 classifier_input=self.classifier_input,
                 classifier_width=self.classifier_width,
@@ -131,6 +134,8 @@ class EnvironmentAssistant:
         last = "stopped" if "val" in dataset.splits else "last"
         selection = {"val": "auto", "last": last, "train": "val"}[self.select]
         trainer.fit_reference(model, judged, "assistant", epochs=self.epochs, selection=selection)  # type: ignore[arg-type]
+        if isinstance(model, CIGA):
+            model.ratio = self.ratio
         return model.eval().requires_grad_(False)
 
     def proxies(

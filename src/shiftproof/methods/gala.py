@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from shiftproof.methods.ciga import CIGA
 from shiftproof.methods.how_trained import HowTrained
 from shiftproof.methods.upsampling import Upsampling, require_upsampling, upsampled
 from shiftproof.objectives import hinge, proxy_contrast
+from shiftproof.ranges import Range
 from shiftproof.registry import register, with_options_of
 
 
@@ -28,7 +29,8 @@ class GALA(CIGA):
         P(i)=\\{y_j=y_i, a_j≠a_i\\},\\; N(i)=\\{y_j≠y_i, a_j=a_i\\}
 
     Stage 0 trains the `assistant` ("erm" or "xgnn"; `assistant_select` is which epoch of it is kept: the best on the
-    validation split, the "last" before it was stopped early, or the best on the training split). The proxy `a` is the
+    validation split, the "last" before it was stopped early, or the best on the training split; `assistant_ratio` is
+    the share of edges with which an "xgnn" is trained, where it is not `ratio`). The proxy `a` is the
     `"cluster"` of its representation, the `"label"` it predicts, `"random"`, the name of a column of the training data
     (`"base"` on two-piece graphs is the oracle) or your own tensor of ids. `upsample` repeats the smaller of the groups
     that the assistant predicts right and wrong: a number of copies, "auto" or "off"; `upsample_in` says which terms
@@ -59,6 +61,7 @@ class GALA(CIGA):
         assistant: AssistantModel = "erm",
         assistant_select: AssistantSelection = "val",
         assistant_contrast: float = 0.0,
+        assistant_ratio: Annotated[float, Range(0, 1, open="low", also=(-1,))] | None = None,
         reference_epochs: int | None = None,
         proxy: str | Tensor = "cluster",
         clusters: int = 3,
@@ -86,6 +89,7 @@ class GALA(CIGA):
             select=assistant_select,
             epochs=reference_epochs,
             ratio=options["ratio"],
+            trained_ratio=assistant_ratio,
             contrast=assistant_contrast,
             classifier_input=options["classifier_input"],
             classifier_width=options.get("classifier_width"),

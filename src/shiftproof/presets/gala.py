@@ -60,10 +60,11 @@ def _gala(
 
 
 def _settings(
-    assistant: str, select: str, clusters: int, alpha: float, upsample: int | str
+    assistant: str, select: str, clusters: int, alpha: float, upsample: int | str, **others: float
 ) -> tuple[int, dict[str, Any]]:
     """One row of docs/papers/gala.md#settings: the number of clusters, and GALA's own settings."""
-    return clusters, {"assistant": assistant, "assistant_select": select, "alpha": alpha, "upsample": upsample}
+    said = {"assistant": assistant, "assistant_select": select, "alpha": alpha, "upsample": upsample}
+    return clusters, {**said, **others}
 
 
 # docs/papers/gala.md#settings, by the strengths of the invariant and the spurious piece
@@ -73,10 +74,10 @@ _TWO_PIECE = {
     (0.8, 0.9): _settings("erm", "val", 3, 0.5, 3),
     (0.7, 0.9): _settings("erm", "val", 3, 128.0, 4),
 }
-# docs/papers/gala.md#settings, by measurement and domain
+# docs/papers/gala.md#settings, by measurement and domain; the ratio of the assistants: docs/papers/gala.md#d21
 _DRUGOOD = {
-    ("ec50", "assay"): _settings("xgnn", "val", 3, 1.0, 2),
-    ("ec50", "scaffold"): _settings("xgnn", "last", 2, 32.0, 1),
+    ("ec50", "assay"): _settings("xgnn", "val", 3, 1.0, 2, assistant_ratio=0.25),
+    ("ec50", "scaffold"): _settings("xgnn", "last", 2, 32.0, 1, assistant_ratio=0.25),
     ("ec50", "size"): _settings("erm", "last", 2, 8.0, "off"),
     ("ki", "assay"): _settings("xgnn", "last", 10, 64.0, "off"),
     ("ki", "scaffold"): _settings("erm", "last", 5, 128.0, 1),

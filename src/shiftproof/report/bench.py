@@ -8,7 +8,7 @@ from typing import Any
 
 from shiftproof.papers.measured import by_paper, held_against, read_results
 from shiftproof.report.page import template
-from shiftproof.report.sentences import figure, spread
+from shiftproof.report.sentences import explained, figure, spread
 from shiftproof.runtime.files import write_atomic
 from shiftproof.runtime.fingerprints import versions
 from shiftproof.statistics.names import metric_name
@@ -89,12 +89,14 @@ def _panel(panel: Panel) -> dict[str, Any]:
     return {
         "title": f"{metric_name(metric)} {rest}",
         "printed": any(printed(row) for row in panel.rows),
+        "explained": any(explained(dict(row)) for row in panel.rows),
         "rows": [
             {
                 "data": row["dataset"],
                 "label": label(row) + (" (stale)" if row.get(STALE) else ""),
                 "seeds": row["seeds"],
                 "score": spread(dict(row)),
+                "edges": explained(dict(row)) or "–",
                 "printed": spread(dict(figures)) if (figures := printed(row)) else "–",
                 "deviation": "–" if (gap := deviation(row)) is None else signed(gap),
                 "within": is_within(row),

@@ -19,7 +19,10 @@ from shiftproof.statistics.significance import paired, pairs_of
 
 Row = Mapping[str, Any]
 Verdict = Literal["holds", "does not hold", "undecided", "not tested"]
-HOLDS, FAILS, OPEN, UNTESTED = "holds", "does not hold", "undecided", "not tested"
+HOLDS: Verdict = "holds"
+FAILS: Verdict = "does not hold"
+OPEN: Verdict = "undecided"
+UNTESTED: Verdict = "not tested"
 
 
 @dataclass(frozen=True)
