@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -111,7 +111,7 @@ def better(
         each = {data: _gap([(first[data], second[data])]) for data in sets}
         if everywhere:
             found = [_beyond(gap, by) for gap in each.values()]
-            verdict = FAILS if FAILS in found else OPEN if OPEN in found else HOLDS
+            verdict = _worst(found)
             true = all(gap.mean > by for gap in each.values())
         else:
             whole = _gap([(first[data], second[data]) for data in sets])
@@ -166,7 +166,7 @@ def best(ours: Pick, among: Sequence[Pick], on: Sequence[str] | None = None) -> 
         own = statistics.fmean(first[data]["mean"] for data in sets)
         without = f"; without {', '.join(absent)}" if absent else ""
         found_of = {name: _beyond(gap, 0.0) for name, gap in gaps.items()}
-        verdict = FAILS if FAILS in found_of.values() else OPEN if OPEN in found_of.values() else HOLDS
+        verdict = _worst(found_of.values())
         near = [name for name, one in found_of.items() if one == OPEN and name != rival]
         close = f"; not apart from {', '.join(near)} either" if verdict == OPEN and near else ""
         detail = f"{own:.3f}, next {rival} {means[rival]:.3f}{_ends(gaps[rival], 'apart by ')}{_over(sets)}{without}"
@@ -210,7 +210,7 @@ def all_below(some: Sequence[Pick], limit: float, on: Sequence[str]) -> Judge:
             return _untested(f"{len(some) * len(on)} of the cells", [])
         # below the limit is above it from the other side
         found = [_beyond(Interval(-one.mean, -one.high, -one.low, one.seeds), -limit) for one in cells.values()]
-        verdict = FAILS if FAILS in found else OPEN if OPEN in found else HOLDS
+        verdict = _worst(found)
         if len(cells) < len(some) * len(on) and verdict != FAILS:
             return _untested(f"{len(some) * len(on) - len(cells)} of the cells", [])
         top = max(cells, key=lambda name: cells[name].mean)
@@ -226,12 +226,19 @@ def every(*judges: Judge) -> Judge:
     def judge(rows: Sequence[Row]) -> Finding:
         found = [one(rows) for one in judges]
         detail = "; ".join(dict.fromkeys(one.detail for one in found))
-        verdicts = {one.verdict for one in found}
         true = None if any(one.by_means is None for one in found) else all(one.by_means for one in found)
-        first: tuple[Verdict, ...] = (FAILS, UNTESTED, OPEN)
-        return Finding(next((one for one in first if one in verdicts), HOLDS), detail, true)
+        return Finding(_worst([one.verdict for one in found]), detail, true)
 
     return judge
+
+
+def _worst(verdicts: Collection[Verdict]) -> Verdict:
+    """What settles several verdicts: one that fails, then one that is not tested, then one that is open."""
+    order: tuple[Verdict, ...] = (FAILS, UNTESTED, OPEN)
+    for one in order:
+        if one in verdicts:
+            return one
+    return HOLDS
 
 
 def _beyond(measured: Interval, bound: float) -> Verdict:
