@@ -110,7 +110,7 @@ def better(
             return Finding(UNTESTED, f"{ours.name} and {than.name} are not alike: {unlike}")
         each = {data: _gap([(first[data], second[data])]) for data in sets}
         if everywhere:
-            found = [_beyond(gap, by) for gap in each.values()]
+            found: list[Verdict] = [_beyond(gap, by) for gap in each.values()]
             verdict = _worst(found)
             true = all(gap.mean > by for gap in each.values())
         else:
@@ -165,7 +165,7 @@ def best(ours: Pick, among: Sequence[Pick], on: Sequence[str] | None = None) -> 
         rival = max(means, key=lambda name: means[name])
         own = statistics.fmean(first[data]["mean"] for data in sets)
         without = f"; without {', '.join(absent)}" if absent else ""
-        found_of = {name: _beyond(gap, 0.0) for name, gap in gaps.items()}
+        found_of: dict[str, Verdict] = {name: _beyond(gap, 0.0) for name, gap in gaps.items()}
         verdict = _worst(found_of.values())
         near = [name for name, one in found_of.items() if one == OPEN and name != rival]
         close = f"; not apart from {', '.join(near)} either" if verdict == OPEN and near else ""
@@ -209,7 +209,9 @@ def all_below(some: Sequence[Pick], limit: float, on: Sequence[str]) -> Judge:
         if not cells:
             return _untested(f"{len(some) * len(on)} of the cells", [])
         # below the limit is above it from the other side
-        found = [_beyond(Interval(-one.mean, -one.high, -one.low, one.seeds), -limit) for one in cells.values()]
+        found: list[Verdict] = [
+            _beyond(Interval(-one.mean, -one.high, -one.low, one.seeds), -limit) for one in cells.values()
+        ]
         verdict = _worst(found)
         if len(cells) < len(some) * len(on) and verdict != FAILS:
             return _untested(f"{len(some) * len(on) - len(cells)} of the cells", [])
