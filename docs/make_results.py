@@ -12,8 +12,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from shiftproof.papers.answers import ANSWERS, by_verdict, evidence, never_measured, partly_stale
 from shiftproof.papers.measured import Measured, Paper, by_paper, read_results
 from shiftproof.report.sentences import explained, spread
+from shiftproof.sweeps.claims import FAILS, HOLDS, OPEN, UNTESTED, Finding
 from shiftproof.sweeps.comparison import deviation, is_within, label, printed
 from shiftproof.sweeps.table import STALE
 
@@ -26,12 +28,17 @@ def page(results: Path = RESULTS) -> str:
     papers = by_paper(read_results(results))
     parts = [
         "# Results",
+        *_answers(papers),
+        "## How to read the tables",
         "This page is made by `python docs/make_results.py` from the files in `results/`, each written by the command "
         "it names. A row is one method on one data set; it lies within the printed deviation if its mean is no further "
         "from the printed mean than the printed deviation. A cell that stands in two tables counts once. "
-        "A claim is a sentence of the publication; it is about means, and p is of the pooled pairs of data set "
-        "and seed, uncorrected. A **stale** row was measured before its code was changed: it counts in no claim, test, "
-        "rank or number of rows, until `shiftproof bench RECIPE --add` has measured it again.",
+        "A claim is a sentence of the publication about these data. It holds, or does not, where the whole 95 % "
+        "interval of the difference (in brackets) lies on one side of what is claimed, with three seeds or more, and "
+        "is undecided elsewhere; p is of the pooled pairs of data set and seed, uncorrected. Rows of other protocols, "
+        "choices of the epoch or searches are not compared. The edge AUC says how well the edges that a method names "
+        "are the true ones: a half is chance. A **stale** row was measured before its code was changed: it counts in "
+        "no claim, test, rank or number of rows, until `shiftproof bench RECIPE --stale` has measured it again.",
         _table(
             ["paper", "tables", "cells measured", "with a printed deviation", "within it", "claims that hold",
              "do not hold", "undecided", "not tested"],
@@ -41,6 +48,36 @@ def page(results: Path = RESULTS) -> str:
     for paper in papers:
         parts += _paper(paper)
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
+def _answers(papers: Sequence[Paper]) -> list[str]:
+    """One page for a reader who wants the answer."""
+    parts = [
+        "What of six published systems holds when it is measured again, what does not, what the seeds do not decide, "
+        "and what to use each for. The figures behind every line stand [below](#how-to-read-the-tables), by recipe.",
+    ]
+    for paper in papers:
+        if paper.title in ANSWERS:
+            answer, claims = ANSWERS[paper.title], by_verdict(paper)
+            lines = [
+                f"- **{verdict}**: {_said(claims[verdict])}" for verdict in (HOLDS, FAILS, OPEN) if verdict in claims
+            ]
+            if UNTESTED in claims:
+                names = ", ".join(dict.fromkeys(f"`{recipe}`" for recipe, _, _ in claims[UNTESTED]))
+                lines.append(f"- **{UNTESTED}**: {len(claims[UNTESTED])} claims of {names}")
+            lines += [f"- **the paper's own fault**: {fault.text}{evidence(paper, fault)}" for fault in answer.faults]
+            parts += [f"## {paper.title}: what to use it for", answer.use, "\n".join(lines)]
+    parts += ["## What is not measured"]
+    stale = ", ".join(f"`{name}` ({old} of {rows})" for name, (old, rows) in partly_stale(papers).items())
+    if stale:
+        parts.append(f"Rows older than the code, which count nowhere until they are measured again: {stale}.")
+    never = ", ".join(f"`{name}`" for name in never_measured(papers))
+    return [*parts, f"Recipes that were never run: {never}."]
+
+
+def _said(claims: Sequence[tuple[str, str, Finding]]) -> str:
+    """Claims, each with the recipe whose table decides it."""
+    return "; ".join(f"{text[0].upper()}{text[1:]} (`{recipe}`)" for recipe, text, _ in claims)
 
 
 def _paper(paper: Paper) -> list[str]:

@@ -44,6 +44,9 @@ class Pair(Balance):
     `balance_clip` is the longest gradient of a balanced step; a longer one is shortened to it. Once penalties are met,
     their gradients are far shorter than the task's, and a single step whose whole weight is on the task, which the
     programme allows, can undo many steps; momentum then repeats it.
+
+    `solver_compat="reference"` imitates one trait of the released code and not the release: its solver (GUROBI) lets
+    every row of the programme be violated by 1e-6.
     """
 
     def __init__(

@@ -36,3 +36,8 @@ DRUGOOD = (
     ),
     Claim("CIGAv2 beats ERM on average", better(V2, ERM)),
 )
+CMNIST = (
+    Claim("CIGAv2 has the best accuracy of all methods", best(V2, (*BASELINES, Pick("gib"), V1))),
+    Claim("CIGAv2 beats ERM by more than 25 points", better(V2, ERM, by=0.25)),
+    Claim("The hinge of CIGAv2 helps: it beats CIGAv1", better(V2, V1)),
+)

@@ -61,7 +61,8 @@ def ciga_table3() -> Recipe:
     Source: docs/papers/ciga.md#table-size.
     """
     sets = ("nci1", "nci109", "proteins", "dd")
-    methods = ("erm", "dir", "irm", *CIGA, "wl-kernel", "gc-kernel")
+    gamma = ("gamma-1hot", "gamma-gin", "gamma-rpgin")
+    methods = (*BASELINES, "gib", "wl-kernel", "gc-kernel", *gamma, *CIGA)
     return Recipe("ciga-table3", make_cells(sets, methods), seeds=10, ours=CIGA, claims=claims.TABLE3)
 
 
@@ -75,3 +76,18 @@ def ciga_drugood_ec50() -> Recipe:
     note = "Files curated from ChEMBL 29; the published figures beside them are from ChEMBL 30, so compare with care."
     cells = make_cells(sets, ("erm", "irm", "dir", *CIGA))
     return Recipe("ciga-drugood-ec50", cells, seeds=3, note=note, ours=CIGA, claims=claims.DRUGOOD)
+
+
+@register("ciga-cmnist", "recipes")
+def ciga_cmnist() -> Recipe:
+    """Coloured digits as superpixels by CIGA's own protocol: accuracy of CIGA and its baselines.
+
+    Source: docs/papers/ciga.md#table-real.
+    """
+    note = (
+        "40,000 digits train, 5,000 validate and 15,000 test, the last two of one colouring, in which the colour says "
+        "the opposite: the validation split, which chooses the epoch, knows the test. Penalties of IRM, V-REx, EIIL "
+        "and IB-IRM are 1. A colour-blind classifier reaches 75 %, one that follows the colour 10 %."
+    )
+    cells = make_cells(("cmnist-75sp",), (*BASELINES, "gib", *CIGA))
+    return Recipe("ciga-cmnist", cells, seeds=5, note=note, ours=CIGA, claims=claims.CMNIST)

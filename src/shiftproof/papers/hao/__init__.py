@@ -1,3 +1,3 @@
 """HAO: attacks that stay unnoticeable: tables, analyses, claims and printed figures."""
 
-from shiftproof.papers.hao import metattack, tables  # noqa: F401
+from shiftproof.papers.hao import metattack, others, tables  # noqa: F401

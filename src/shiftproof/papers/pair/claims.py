@@ -5,12 +5,13 @@ from __future__ import annotations
 from shiftproof.sweeps.claims import Claim, Pick, all_below, better, every, reaches
 
 SETS = ("cmnist", "cmnist-m")
+PAIR_BEATS_THE_SUM = "PAIR-o beats adding the same terms up (IRMX) on both versions"
 KINDS = {part: Pick("irmx", {"balance": "pair", "parameters": part}) for part in ("all", "featurizer", "head")}
 IRM, VREX, IRMX = Pick("irm"), Pick("vrex"), Pick("irmx")
 
 CMNIST = (
     Claim(
-        "PAIR-o beats adding the same terms up (IRMX) on both versions",
+        PAIR_BEATS_THE_SUM,
         every(*(better(kind, IRMX, SETS, everywhere=True) for kind in KINDS.values())),
     ),
     Claim(

@@ -45,8 +45,8 @@ def pair_cmnist() -> Recipe:
         "were chosen by accuracy on the test environments, as in the paper. The oracle is ERM on data whose colour "
         "says nothing. parameters=all, featurizer and head are PAIR-o f, phi and w. balance_clip is ours: no "
         "gradient of the second phase is longer; its value was set by the gradients of one run on fewer images, after "
-        "the rows without it were known. solver_compat=reference lets rows of the programme be violated by 1e-6, as "
-        "the released solver does."
+        "the rows without it were known. solver_compat=reference lets rows of the programme be violated by "
+        "1e-6, which is one trait of the released solver and not the release."
     )
     return Recipe(
         "pair-cmnist",
@@ -75,10 +75,11 @@ def pair_search() -> Recipe:
     ]
     note = (
         "The grid that the paper searches by accuracy on the test environments, without its two shortest first phases, "
-        "and with our longest step. Nothing of it is taken into pair-cmnist."
+        "and with our longest step, on seeds that pair-cmnist does not have. Nothing of it is taken into pair-cmnist."
     )
     cells = tuple(Cell(data, "irmx", chosen) for data in SETS for chosen in tried)
-    return Recipe("pair-search", cells, seeds=3, first_seed=0, note=note)
+    # none of the seeds of pair-cmnist: what is chosen here, the longest step above all, is to be measured there
+    return Recipe("pair-search", cells, seeds=3, first_seed=100, note=note)
 
 
 def cmnist_rows(jobs: Sequence[Job]) -> list[Row]:
@@ -93,7 +94,8 @@ def cmnist_rows(jobs: Sequence[Job]) -> list[Row]:
         name = "oracle" if oracle else row["method"]
         if "balance" in row["variant"]:
             name = f"pair {row['variant']['parameters']}"
-        row["published"] = None if "balance_clip" in row["variant"] else printed(CMNIST.get(name), column)
+        ours = {"balance_clip", "solver_compat"} & {*row["variant"]}
+        row["published"] = None if ours else printed(CMNIST.get(name), column)
         last = [read_json(job.out / HISTORY, "a table")[-1] for job in runs_of(row, jobs)]
         row["losses"] = [record["losses"] for record in last]
         if "balance" in row["variant"]:
