@@ -23,7 +23,7 @@ from shiftproof.papers.hao.metattack import DEFENCES_OF_METATTACK, OF_METATTACK
 from shiftproof.papers.hao.pieces import SOURCES
 from shiftproof.papers.witness_data import named, small_graph, stand_in
 from shiftproof.presets import preset_for as preset_of_data
-from shiftproof.registry import attacks, methods, parse_name, recipes
+from shiftproof.registry import attacks, datasets, fitting_options, methods, parse_name, recipes
 from shiftproof.robustness.adversarial import adversarial_train, attacker
 from shiftproof.robustness.attacks import attack
 from shiftproof.robustness.attacks.presets import attack_preset
@@ -392,7 +392,8 @@ def ended(source: Source) -> Measured:
 
 def _with_options(data: Dataset, spec: str) -> Dataset:
     """The stand-in with the options that the preset looks at."""
-    said = parse_name(spec)[1]
+    name, given = parse_name(spec)
+    said = fitting_options(given, datasets[name].options, name)
     return replace(data, options={**data.options, **{k: v for k, v in said.items() if k in ("a", "b", "bias", "name")}})
 
 
