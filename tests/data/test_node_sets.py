@@ -241,3 +241,12 @@ def test_diagnose_calibrate_and_compare_take_nodes(data):
     run = sp.fit("erm", data, epochs=2, hidden=8)
     assert sp.calibrate(run, data) is not None
     assert "eerm" in str(sp.compare(["erm", "eerm"], f"{SPEC},by=degree", seeds=2, epochs=1))
+
+
+def test_wide_bags_of_words_are_diagnosed_by_a_narrow_table(graph):
+    from shiftproof.diagnosis.summaries import WIDEST, summarise
+
+    words = (torch.rand(120, 400, generator=torch.Generator().manual_seed(0)) < 0.1).float()
+    found = summarise(node_data(replace(graph, x=words), by="degree").train, most=1000, seed=0)
+    assert found.table.shape[1] == 2 * WIDEST + 1
+    assert found.vectors["attribute"].shape[1] == 400

@@ -17,6 +17,8 @@ from shiftproof.diagnosis.comparing import MOST_DIRECTIONS
 
 MOST_DEGREE = 12  # higher degrees are counted as this one
 
+WIDEST = 128  # columns of a table in which relations are looked for: their cost grows with the cube
+
 
 @dataclass(frozen=True, eq=False)
 class Summary:
@@ -63,10 +65,18 @@ def _of_nodes(nodes: NodeSet, y: np.ndarray, env: np.ndarray | None, columns: di
     (src, dst), x = nodes.edge_index, nodes.x
     degree = torch.bincount(dst, minlength=len(x)).to(x.dtype)
     around = torch.zeros_like(x).index_add(0, dst, x[src]) / degree.clamp(min=1).unsqueeze(1)
-    own, near = _array(x[nodes.nodes]), _array(around[nodes.nodes])
+    own, near = _array(x[nodes.nodes]), _narrowed(_array(around[nodes.nodes]))
     ends = _array(degree[nodes.nodes]).astype(float)
-    table = np.concatenate([own, near, np.log1p(ends)[:, None]], axis=1)
+    table = np.concatenate([_narrowed(own), near, np.log1p(ends)[:, None]], axis=1)
     return Summary(nodes, {"degree": ends}, {"attribute": own, "neighbours": near}, table, y, env, columns)
+
+
+def _narrowed(x: np.ndarray) -> np.ndarray:
+    """Rows of words as fewer numbers, which keep their distances: sums of words with random signs, always the same."""
+    if x.shape[1] <= WIDEST:
+        return x
+    signs = stream(0, x.shape[1]).choice([-1.0, 1.0], (x.shape[1], WIDEST))
+    return (x @ signs / np.sqrt(WIDEST)).astype(x.dtype)
 
 
 def _of_graphs(
