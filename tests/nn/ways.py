@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from shiftproof.nn import convs, dropout, norms
+from shiftproof.nn import dropout, norms
 from shiftproof.nn.kernels import dispatch as sums
 
 Way = Literal["kernels", "loops", "torch"]
@@ -14,7 +14,7 @@ Way = Literal["kernels", "loops", "torch"]
 
 def take(monkeypatch: pytest.MonkeyPatch, way: Way) -> None:
     """Let layers take this way, whatever would serve; loops must be able to."""
-    for module in (convs, sums, norms, dropout):
+    for module in (sums, norms, dropout):
         if hasattr(module, "kernel_serves"):
             monkeypatch.setattr(module, "kernel_serves", lambda *_: way == "kernels")
         monkeypatch.setattr(module, "loops_serve", lambda *_: way == "loops")

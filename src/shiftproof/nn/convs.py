@@ -15,16 +15,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shiftproof.errors import ShiftproofError, unknown
-from shiftproof.nn.edge_rows import EdgeRows, only_linear
-from shiftproof.nn.edge_structure import EdgeWeight, Wiring, as_wiring, per_row, weigh
-from shiftproof.nn.kernels.cpu.availability import loops_serve
-from shiftproof.nn.kernels.cpu.statistics import mapped_statistics
-from shiftproof.nn.kernels.dispatch import add_messages, add_neighbours, fitting
-from shiftproof.nn.kernels.gpu.node_statistics import kernel_serves, node_statistics
+from shiftproof.nn.edge_rows import EdgeRows
+from shiftproof.nn.edge_structure import EdgeWeight, Wiring, as_wiring, per_row
+from shiftproof.nn.kernels.dispatch import (
+    add_messages,
+    add_neighbours,
+    joined_statistics,
+    kept_by_statistics,
+    kept_by_sums,
+)
 from shiftproof.nn.kernels.reference import STATISTICS as AGGREGATORS
-from shiftproof.nn.kernels.reference import statistics_of
 from shiftproof.nn.norms import NodeBatchNorm, norm_relu
-from shiftproof.nn.segment import take_rows
 
 ZERO_MODES = ("zero_message", "delete")
 
@@ -152,7 +153,7 @@ class WeightedGINConv(EdgeConv):
 
     def held(self, weight: Tensor) -> str:
         """What a training pass over samples keeps: the "messages" of edges, or the "rows" of nodes alone."""
-        return "rows" if kernel_serves(weight) or loops_serve(weight) else "messages"
+        return kept_by_sums(weight)
 
     def extra_repr(self) -> str:
         shown = f"{super().extra_repr()}, hidden={self.hidden}"
@@ -201,31 +202,12 @@ class WeightedPNAConv(EdgeConv):
     ) -> Tensor:
         wiring = as_wiring(edges, x)
         edge = self.encode_edges(edge_attr)
-        if fitting(edge_weight, x, wiring, edge):
-            delete = edge_weight is not None and self.zero == "delete"
-            if kernel_serves(x):
-                rows = None if edge is None else edge.made()
-                sources = x, edge_weight, rows, wiring.src, wiring.by_node, self.aggregators
-                return self.linear(node_statistics(*sources, real=wiring.node_mask, delete=delete))
-            if only_linear(self.linear):
-                mapping = self.linear.weight, self.linear.bias
-                if loops_serve(x, edge_weight, *mapping, *(() if edge is None else edge)):
-                    sources = x, edge_weight, edge, wiring.src, wiring.by_node
-                    return mapped_statistics(*sources, *mapping, self.aggregators, delete=delete)
-        parts = [take_rows(x, wiring.dst), wiring.gather(x)]
-        if edge is not None:
-            parts.append(per_row(edge.made(), parts[0]).expand_as(parts[0]))
-        messages = weigh(torch.cat(parts, -1), edge_weight)
-        present = None
-        if isinstance(edge_weight, Tensor) and self.zero == "delete":
-            present = (edge_weight != 0).view(*edge_weight.shape, *[1] * (messages.dim() - edge_weight.dim()))
-        return self.linear(statistics_of(messages, present, wiring.dst, wiring.num_nodes, self.aggregators))
+        delete = edge_weight is not None and self.zero == "delete"
+        return joined_statistics(x, edge_weight, edge, wiring, self.linear, self.aggregators, delete=delete)
 
     def held(self, weight: Tensor) -> str:
         """What a training pass over samples keeps: all "messages", the "statistics" of nodes, or their "rows" alone."""
-        if loops_serve(weight):
-            return "rows"
-        return "statistics" if kernel_serves(weight) else "messages"
+        return kept_by_statistics(weight)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, aggregators={self.aggregators}, zero={self.zero!r}"

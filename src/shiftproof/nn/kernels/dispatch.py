@@ -1,4 +1,4 @@
-"""Each node's row plus the weighted messages that arrive, by whatever is fastest where the rows are.
+"""What arrives at each node, summed up or as statistics, by whatever is fastest where the rows are.
 
 On a GPU with Triton that is a kernel (`weighted_sum`) for several weightings, on a CPU a compiled loop (`cpu_sums`),
 otherwise torch's own operations.
@@ -9,14 +9,17 @@ from __future__ import annotations
 from typing import TypeGuard
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from shiftproof.nn.edge_rows import EdgeRows
+from shiftproof.nn.edge_rows import EdgeRows, only_linear
 from shiftproof.nn.edge_structure import EdgeWeight, Wiring, per_row, weigh
 from shiftproof.nn.kernels.cpu.availability import loops_serve
+from shiftproof.nn.kernels.cpu.statistics import mapped_statistics
 from shiftproof.nn.kernels.cpu.sums import loop_over_messages, loop_over_neighbours
-from shiftproof.nn.kernels.gpu.node_statistics import kernel_serves
+from shiftproof.nn.kernels.gpu.node_statistics import kernel_serves, node_statistics
 from shiftproof.nn.kernels.gpu.weighted_sum import sum_of_messages, sum_of_neighbours
+from shiftproof.nn.kernels.reference import statistics_of
+from shiftproof.nn.segment import take_rows
 
 WORTH_A_LOOP = 1 << 18  # numbers in all messages; of fewer, torch's own operations are as fast
 
@@ -70,6 +73,49 @@ def add_messages(own: Tensor, messages: Tensor, weight: Tensor, wiring: Wiring) 
         if loops_serve(own, messages, weight):
             return loop_over_messages(own, messages, weight, wiring.dst, wiring.by_node)
     return own.unsqueeze(1) + wiring.aggregate(weigh(messages, weight))
+
+
+def joined_statistics(
+    x: Tensor,
+    weight: EdgeWeight | None,
+    edge: EdgeRows | None,
+    wiring: Wiring,
+    linear: nn.Linear,
+    statistics: tuple[str, ...],
+    *,
+    delete: bool,
+) -> Tensor:
+    """`linear([statistics of w_e [x_v ‖ x_u ‖ e_e] over e = (u, v)])`; with `delete` edges of weight zero are none."""
+    if fitting(weight, x, wiring, edge):
+        if kernel_serves(x):
+            rows = None if edge is None else edge.made()
+            sources = x, weight, rows, wiring.src, wiring.by_node, statistics
+            return linear(node_statistics(*sources, real=wiring.node_mask, delete=delete))
+        if only_linear(linear):
+            mapping = linear.weight, linear.bias
+            if loops_serve(x, weight, *mapping, *(() if edge is None else edge)):
+                sources = x, weight, edge, wiring.src, wiring.by_node
+                return mapped_statistics(*sources, *mapping, statistics, delete=delete)
+    parts = [take_rows(x, wiring.dst), wiring.gather(x)]
+    if edge is not None:
+        parts.append(per_row(edge.made(), parts[0]).expand_as(parts[0]))
+    messages = weigh(torch.cat(parts, -1), weight)
+    present = None
+    if isinstance(weight, Tensor) and delete:
+        present = (weight != 0).view(*weight.shape, *[1] * (messages.dim() - weight.dim()))
+    return linear(statistics_of(messages, present, wiring.dst, wiring.num_nodes, statistics))
+
+
+def kept_by_sums(weight: Tensor) -> str:
+    """What a training pass over samples keeps of a sum: the "messages" of edges, or the "rows" of nodes alone."""
+    return "rows" if kernel_serves(weight) or loops_serve(weight) else "messages"
+
+
+def kept_by_statistics(weight: Tensor) -> str:
+    """The same of statistics: all "messages", the "statistics" of nodes, or their "rows" alone."""
+    if loops_serve(weight):
+        return "rows"
+    return "statistics" if kernel_serves(weight) else "messages"
 
 
 def fitting(weight: EdgeWeight | None, x: Tensor, wiring: Wiring, edge: EdgeRows | None) -> TypeGuard[Tensor | None]:

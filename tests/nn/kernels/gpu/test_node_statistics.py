@@ -10,8 +10,9 @@ import torch
 from torch.testing import assert_close
 
 from shiftproof.errors import ShiftproofError
-from shiftproof.nn import Wiring, convs
+from shiftproof.nn import Wiring
 from shiftproof.nn.convs import AGGREGATORS, WeightedPNAConv
+from shiftproof.nn.kernels import dispatch as sums
 from shiftproof.nn.kernels.gpu import node_statistics as statistics
 from shiftproof.nn.kernels.gpu.node_statistics import kernel_serves, node_statistics
 from shiftproof.nn.kernels.reference import ByNode
@@ -149,7 +150,7 @@ def test_the_gradient_of_a_gradient(kernels, monkeypatch):
     x, weight, edge = numbers(NODES, WIDTH), numbers(COUNT, seed=1), numbers(COUNT, 2, seed=3)
     found = []
     for serves in (True, False):
-        monkeypatch.setattr(convs, "kernel_serves", lambda x, serves=serves: serves)
+        monkeypatch.setattr(sums, "kernel_serves", lambda x, serves=serves: serves)
         out = conv(x, Wiring(EDGES, NODES), weight, edge)
         (slope,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
         found.append(torch.autograd.grad(slope.square().sum(), (x, weight, edge)))
@@ -217,7 +218,7 @@ def test_what_is_not_finite_is_not_lost(monkeypatch, name, value):
     x[3, 2] = value
     found = []
     for serves in (True, False):
-        monkeypatch.setattr(convs, "kernel_serves", lambda x, serves=serves: serves)
+        monkeypatch.setattr(sums, "kernel_serves", lambda x, serves=serves: serves)
         found.append(conv(x, Wiring(EDGES, NODES)))
     assert_close(*found, equal_nan=True)
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from shiftproof.nn import Wiring, convs
+from shiftproof.nn import Wiring
 from shiftproof.nn.convs import WeightedGINConv, WeightedPNAConv
 from shiftproof.nn.kernels import dispatch as sums
 from shiftproof.nn.kernels.gpu.weighted_sum import sum_of_messages, sum_of_neighbours
@@ -91,7 +91,7 @@ def test_rows_that_do_not_lie_side_by_side(monkeypatch):
 )
 def test_weights_that_do_not_fit_are_not_the_kernels_which_would_not_notice(monkeypatch, layer, weight):
     take(monkeypatch, "kernels")
-    for module, name in ((sums, "sum_of_neighbours"), (sums, "sum_of_messages"), (convs, "node_statistics")):
+    for module, name in ((sums, "sum_of_neighbours"), (sums, "sum_of_messages"), (sums, "node_statistics")):
         monkeypatch.setattr(module, name, lambda *_, **__: pytest.fail("a kernel would read what is not there"))
     conv = layer(WIDTH, OUT).to(DEVICE)
     with suppress(RuntimeError):  # torch says what does not fit
