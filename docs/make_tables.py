@@ -3,6 +3,7 @@
 python docs/make_tables.py            rewrite the pages
 python docs/make_tables.py --check    name the pages that are out of date, and fail if there is one
 
+It also writes what `shiftproof list` shows (src/shiftproof/cli/catalogue.json).
 A table stands between `<!-- begin NAME -->` and `<!-- end NAME -->`; what is around it is written by hand.
 """
 
@@ -20,7 +21,7 @@ import typer
 from gmt_tables import gmt_tables
 
 from shiftproof.api.fitting import accepted_settings
-from shiftproof.cli import app
+from shiftproof.cli import app, catalogue
 from shiftproof.methods import ERM
 from shiftproof.presets import PRESETS
 from shiftproof.registry import Entry, Registry, datasets, methods, networks, recipes
@@ -168,6 +169,12 @@ def main() -> None:
             stale.append(name)
             if not check:
                 (FOLDER / name).write_text(after)
+    kept = FOLDER.parent / "src" / "shiftproof" / "cli" / catalogue.NAME
+    now = catalogue.as_text(catalogue.registered())
+    if not kept.exists() or kept.read_text(encoding="utf-8") != now:
+        stale.append(kept.name)
+        if not check:
+            kept.write_text(now, encoding="utf-8")
     if check and stale:
         sys.exit(f"out of date: {', '.join(stale)}; run python docs/make_tables.py")
 

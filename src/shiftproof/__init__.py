@@ -32,6 +32,7 @@ _HOMES = {
     "Predictions": "data.predictions",
     "Run": "training",
     "ShiftproofClassifier": "api.estimators",
+    "ShiftproofRegressor": "api.estimators",
     "ShiftproofError": "errors",
     "Trainer": "training",
     "Weighted": "training",
@@ -63,6 +64,7 @@ _ROOMS = (
     "report",
     "robustness",
     "runtime",
+    "serving",
     "statistics",
     "sweeps",
     "training",
@@ -80,6 +82,7 @@ __all__ = [
     "Run",
     "ShiftproofClassifier",
     "ShiftproofError",
+    "ShiftproofRegressor",
     "Trainer",
     "Weighted",
     "__version__",
@@ -107,6 +110,7 @@ if TYPE_CHECKING:
     from shiftproof.api import predict as predict
     from shiftproof.api.adapting import adapt as adapt
     from shiftproof.api.estimators import ShiftproofClassifier as ShiftproofClassifier
+    from shiftproof.api.estimators import ShiftproofRegressor as ShiftproofRegressor
     from shiftproof.confidence import calibrate as calibrate
     from shiftproof.confidence import suggest as suggest
     from shiftproof.data import Dataset as Dataset

@@ -38,9 +38,32 @@ def shortened(text: str, most: int = 80) -> str:
 
 def unknown(kind: str, name: str, known: Iterable[str], of: str = "") -> ShiftproofError:
     """The error for a name that is not there, with the nearest one suggested; `of` says whose it would be."""
+    if not isinstance(name, str):
+        return ShiftproofError(f"a {kind}{' of ' if of else ''}{of} is named by a text, not by {kind_of(name)}")
     known, name = sorted(known), shortened(name)
     hint = nearest(name, known) or f"; known: {', '.join(known)}"
     return ShiftproofError(f"unknown {kind} '{name}'{' of ' if of else ''}{of}{hint}")
+
+
+def kind_of(value: object) -> str:
+    """What a value is, for a sentence: short texts and numbers as they are written, anything else by its kind."""
+    if value is None or isinstance(value, bool | int | float | str | bytes):
+        text = repr(value)
+        return text if len(text) <= 60 else f"{text[:57]}..."
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    text = repr(value) if isinstance(value, tuple | list | dict | set) else ""
+    if text and len(text) <= 60 and " at 0x" not in text and "\n" not in text:
+        return text
+    name = type(value).__name__
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+
+
+def require_text(value: object, what: str) -> str:
+    """`value`, once it is a text that says something."""
+    if not isinstance(value, str) or not value.strip():
+        raise ShiftproofError(f"{what} is named by a text, not by {kind_of(value)}")
+    return value
 
 
 def optional(module: str, extra: str, purpose: str) -> ModuleType:

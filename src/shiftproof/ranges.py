@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar, cast
 
-from shiftproof.errors import ShiftproofError
+from shiftproof.errors import ShiftproofError, kind_of
 
 MOST = 2**31 - 1  # a count above it is a slip: nothing is trained or drawn so often, and a 32-bit index ends here
 MOST_SEED = 2**63 - 1  # NumPy takes no seed below 0, and seeds are kept as signed 64-bit numbers
@@ -110,7 +110,7 @@ def fitting(value: Any, annotation: Any, what: str, default: Any = None) -> Any:
     allowed = " or ".join(_words(part, ranges) for part, ranges in parts)
     capped = any(part is int and all(each.high is None for each in ranges) for part, ranges in parts)
     most = f" (at most {MOST})" if capped and isinstance(value, int | float) and value > MOST else ""
-    raise ShiftproofError(f"{what} is {allowed}{most}, not {value!r}")
+    raise ShiftproofError(f"{what} is {allowed}{most}, not {kind_of(value)}")
 
 
 def shown(annotation: Any, default: Any = None) -> str:

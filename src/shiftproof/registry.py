@@ -20,7 +20,7 @@ from importlib import import_module, metadata
 from importlib.util import find_spec
 from typing import Any
 
-from shiftproof.errors import ShiftproofError, nearest, unknown
+from shiftproof.errors import ShiftproofError, nearest, require_text, unknown
 from shiftproof.ranges import alternatives, checked, fitting
 
 
@@ -105,6 +105,7 @@ class Registry:
         self._entries[name] = Entry(name, make, tags)
 
     def __getitem__(self, name: str) -> Entry:
+        require_text(name, f"a {self.kind}")
         self._fill()
         if name not in self._entries:
             raise unknown(self.kind, name, self._entries)
@@ -178,6 +179,7 @@ def register(name: str, kind: str | None = None, *, tags: tuple[str, ...] = ()) 
     ("methods", "networks", "datasets", "recipes", "attacks" or "defences").
     """
     known = KINDS | UNLISTED
+    require_text(name, "what is registered")
     if kind is not None and kind not in known:
         raise unknown("kind", kind, KINDS)
 
@@ -263,7 +265,7 @@ def _types_of(parameter: inspect.Parameter) -> set[type]:
     found: set[type] = {type(choice) for choice in choices_of(parameter)}
     for part in _alternatives(parameter):
         origin = typing.get_origin(part) or part
-        if isinstance(origin, type) and part is not parameter.empty:
+        if isinstance(origin, type) and part not in (parameter.empty, Any):
             found.add(origin)
     if not found and parameter.default not in (None, parameter.empty):
         found.add(type(parameter.default))

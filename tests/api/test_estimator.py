@@ -5,10 +5,12 @@ from pathlib import Path
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
+import sklearn
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
@@ -109,3 +111,66 @@ def test_what_cannot_be_right_is_said() -> None:
         warnings.simplefilter("ignore")
         with pytest.raises(ValueError, match="NaN"):
             made.fit(np.array([[1.0], [np.nan]]), [0, 1])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_every_check_of_scikit_learn_passes_for_the_regressor() -> None:
+    settings = {"widths": (16,), "lr": 1e-2, "batch_size": 32}
+    made = sp.ShiftproofRegressor("erm", epochs=30, device="cpu", settings=settings)
+    results = check_estimator(made, on_fail=None)
+    failed = {found["check_name"]: found["exception"] for found in results if found["status"] == "failed"}
+    assert not failed
+    assert sum(found["status"] == "passed" for found in results) > 40
+
+
+def test_the_regressor_speaks_the_users_units_and_is_kept_without_pickles(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(80, 3))
+    y = 1000 + 50 * x[:, 0]
+    settings = {"widths": (16,), "lr": 1e-2, "batch_size": 16}
+    made = sp.ShiftproofRegressor("erm", epochs=40, device="cpu", settings=settings).fit(x, y)
+    assert made.score(x, y) > 0.8
+    made.save(tmp_path / "kept")
+    assert np.array_equal(sp.ShiftproofRegressor.load(tmp_path / "kept").predict(x), made.predict(x))
+
+
+def test_frames_keep_their_names_and_another_order_is_said() -> None:
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 2)), columns=["logp", "mass"])
+    made = sp.ShiftproofClassifier("erm", epochs=1, settings={"widths": (4,)})
+    made.fit(frame, pd.Series(frame["logp"] > 0))
+    assert made.feature_names_in_.tolist() == ["logp", "mass"]
+    with pytest.raises(ValueError, match="feature names should match"):
+        made.predict(frame[["mass", "logp"]])
+
+
+@pytest.mark.parametrize("column", ["list", "series", "frame", "array"])
+def test_bad_smiles_are_an_error_or_left_out_with_their_reason(column: str) -> None:
+    pytest.importorskip("rdkit")
+    texts = ["CCO", "C1CC", "CCC", "CCN", "c1ccccc1", "CO"]
+    x = {
+        "list": texts,
+        "series": pd.Series(texts, index=range(10, 16)),
+        "frame": pd.DataFrame({"smiles": texts}),
+        "array": np.array(texts, dtype=object).reshape(-1, 1),
+    }[column]
+    y = np.array([1, 0, 0, 1, 0, 1])
+    with pytest.raises(ShiftproofError, match=r"row 1 \('C1CC'\): SMILES cannot be parsed; on_error='skip'"):
+        sp.ShiftproofClassifier("erm", epochs=1, settings=SMALL).fit(x, y)
+    made = sp.ShiftproofClassifier("erm", epochs=1, settings=SMALL, on_error="skip")
+    with pytest.warns(UserWarning, match="1 of 6 rows are left out; row 1: SMILES cannot be parsed"):
+        made.fit(x, y)
+    assert made.rejected_ == {1: "SMILES cannot be parsed"}
+    with pytest.warns(UserWarning, match="1 rows cannot be predicted"):
+        found = made.predict(x)
+    assert np.isnan(found).tolist() == [False, True, False, False, False, False]
+
+
+def test_a_search_over_settings_routes_environments() -> None:
+    x = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
+    y, env = (x[:, 0] > 0).astype(int), np.arange(60) % 2
+    with sklearn.config_context(enable_metadata_routing=True):
+        made = sp.ShiftproofClassifier("vrex", epochs=1, device="cpu").set_fit_request(env=True)
+        pipe = Pipeline([("scale", StandardScaler()), ("last", made)])
+        grid = {"last__settings": [{"widths": (4,)}, {"widths": (8,)}]}
+        search = GridSearchCV(pipe, grid, cv=2, error_score="raise").fit(x, y, env=env)
+    assert search.best_estimator_["last"].run_.config["shape"]["num_envs"] == 2

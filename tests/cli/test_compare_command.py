@@ -33,7 +33,8 @@ def test_methods_of_the_library_and_ones_own_in_every_form_of_table(shiftproof):
 
 def test_a_dry_run_checks_everything_and_trains_nothing(shiftproof):
     status, out, err = shiftproof("compare", BITS, "-m", "erm", "--seeds", 3, "--search", 4, "--dry-run")
-    assert (status, out) == (0, "")
+    assert status == 0
+    assert out.startswith("7 runs: at most about ")
     assert "3 runs" in err
     assert "search: 4 settings" in err
     assert not list(Path().rglob("metrics.json"))

@@ -69,3 +69,14 @@ def test_every_command_explains_itself(shiftproof):
 def test_python_runs_the_command_by_the_name_of_the_package():
     done = subprocess.run([sys.executable, "-m", "shiftproof", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("shiftproof ")
+
+
+@pytest.mark.parametrize("words", [["--help"], ["list"], ["list", "methods", "--json"], ["fit", "--help"]])
+def test_help_and_list_load_no_torch(words: list[str]) -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None; sys.argv = ['shiftproof', *sys.argv[1:]]\n"
+        "from shiftproof.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout

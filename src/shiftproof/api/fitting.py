@@ -10,10 +10,10 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from shiftproof.api.bringing import brought, require_method, seeds_of
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.predictions import Predictions
-from shiftproof.data.readers.loading import load_samples
-from shiftproof.errors import ShiftproofError, TrainingDiverged, unknown
+from shiftproof.errors import ShiftproofError, TrainingDiverged, kind_of, unknown
 from shiftproof.methods.base import DataShape, Method, Network, input_of
 from shiftproof.nn.networks.network import SAID, USUAL, does_not_belong, options_of_all, require_kind, take_name
 from shiftproof.presets import preset_for
@@ -56,11 +56,12 @@ def fit(
 
     `method` is a registered name, a `Method` class, a built `Method`, or "auto", which tries several within `minutes=5`
     (see `shiftproof.api.choosing`; why it took the one it did stands in `run.timing["chosen"]`); `data` is whatever
-    `load` takes. `settings` are options of the method (`penalty=100`), of the network (`hidden=64`) and of training
-    (`epochs=50`, `lr=1e-2`); the data set's preset fills in the rest and an unknown name is an error. `protocol`
-    ("ciga", "gala", ...) takes the preset of that paper where several train on the same data. `network` is the name of
-    one ("gat"; `shiftproof list networks` shows them), a `Network`, or a module of your own: a PyG module called with
-    `(x, edge_index, edge_attr, batch)`, a module of the whole batch, or a torch module of `x`.
+    `load` takes, with its options too (`label="active"`, `y=labels`, `task="regression"`). `settings` are options of
+    the method (`penalty=100`), of the network (`hidden=64`) and of training (`epochs=50`, `lr=1e-2`); the data set's
+    preset fills in the rest and an unknown name is an error. `protocol` ("ciga", "gala", ...) takes the preset of that
+    paper where several train on the same data. `network` is the name of one ("gat"; `shiftproof list networks` shows
+    them), a `Network`, or a module of your own: a PyG module called with `(x, edge_index, edge_attr, batch)`, a module of
+    the whole batch, or a torch module of `x`.
     `devices` GPUs (or processes on a CPU) train the one model together, started here or by `torchrun`.
     `balance` says how the loss terms become one gradient: "weighted" (the default) or "pair", whose options are
     settings too, or a `Balance` of your own. `callbacks` are told when the run starts, after each epoch and when it
@@ -68,10 +69,10 @@ def fit(
     With `refit` the method (the one that "auto" chose) is trained once more on all rows, those of val and test too, for
     use: the metrics stay those of the run that had not seen them, which lies in `out/judged`.
     """
-    dataset = (data if isinstance(data, Dataset) else load_samples(data)).check()
+    dataset, settings = brought(method, data, network, settings)
     seed = fitting(seed, Seed, "'seed'")
     if refit:
-        return _fit_twice(
+        run = _fit_twice(
             method,
             dataset,
             None if out is None else Path(out),
@@ -87,6 +88,7 @@ def fit(
             callbacks=callbacks,
             **settings,
         )
+        return _with_data(run, data, dataset)
     if isinstance(method, str) and method == "auto":
         from shiftproof.api.choosing import fit_auto
 
@@ -95,11 +97,19 @@ def fit(
         if network is not None or balance is not None:
             raise ShiftproofError("'auto' chooses among the library's methods; name one to bring a network or balance")
         more = {"compile": compile, "deterministic": deterministic, "progress": progress, "callbacks": callbacks}
-        return fit_auto(dataset, seed=seed, device=device, out=out, resume=resume, **more, **settings)
+        run = fit_auto(dataset, seed=seed, device=device, out=out, resume=resume, **more, **settings)
+        return _with_data(run, data, dataset)
     more = {"out": out, "resume": resume, "device": device, "compile": compile, "deterministic": deterministic}
     more |= {"progress": progress, "callbacks": callbacks, "devices": devices}
     loop = loop_for(method, dataset, seed=seed, balance=balance, network=network, **more, **settings)
-    return loop.whole()
+    return _with_data(loop.whole(), data, dataset)
+
+
+def _with_data(run: Run, given: Any, dataset: Dataset) -> Run:
+    """The run with the data it was trained on, where these were in memory and cannot be read again by their name."""
+    if not isinstance(given, str | Path):
+        run.dataset = dataset
+    return run
 
 
 def _fit_twice(method: Any, dataset: Dataset, out: Path | None, **settings: Any) -> Run:
@@ -123,7 +133,7 @@ def fit_seeds(
     method: str | type[Method],
     data: Any,
     *,
-    seeds: Sequence[int],
+    seeds: int | Sequence[int],
     out: str | Path | None = None,
     **settings: Any,
 ) -> list[Run]:
@@ -134,13 +144,13 @@ def fit_seeds(
     `fit`; run `s` lies in `out/seed-s`. A method that cannot be trained so (see `CannotStack`) is an error;
     `fit` trains it.
     """
-    if len(set(seeds)) < len(seeds) or not seeds:
-        raise ShiftproofError(f"'seeds' are different numbers, at least one, not {list(seeds)}")
+    seeds = seeds_of(seeds)
+    require_method(method)
     if isinstance(method, Method) or isinstance(settings.get("network"), nn.Module):
         raise ShiftproofError("a method or network that is built already would be the same for all seeds; name it")
     if method == "auto":
         raise ShiftproofError("'auto' chooses for a single run; name a method to train several seeds of")
-    dataset = (data if isinstance(data, Dataset) else load_samples(data)).check()
+    dataset, settings = brought(method, data, settings.get("network"), settings)
     places = {seed: None if out is None else Path(out) / f"seed-{seed}" for seed in seeds}
     loops = [loop_for(method, dataset, seed=seed, out=places[seed], **settings) for seed in seeds]
     runs = fit_together(loops)
@@ -163,6 +173,8 @@ def loop_for(
     seed = fitting(seed, Seed, "'seed'")
     if dataset.kind == "nodes" and settings.get("compile"):
         raise ShiftproofError("steps on nodes of a graph are not compiled; leave 'compile' out")
+    if balance is not None and not isinstance(balance, str | Balance):
+        raise ShiftproofError(f"'balance' is a name (weighted, pair) or a Balance, not {kind_of(balance)}")
     of_run = {key: settings.pop(key) for key in _OF_RUN if key in settings}
     if of_run.get("out") is not None:
         of_run["out"] = Path(of_run["out"])

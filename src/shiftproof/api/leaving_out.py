@@ -11,9 +11,10 @@ import numpy as np
 from shiftproof.api.fitting import fit
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.domains import DomainSet
+from shiftproof.data.readers.labels import infer_task
 from shiftproof.data.readers.left_out import LeftOut, domain_dataset
-from shiftproof.data.readers.loading import infer_task, load_samples
-from shiftproof.errors import ShiftproofError
+from shiftproof.data.readers.loading import load_samples
+from shiftproof.errors import ShiftproofError, kind_of
 from shiftproof.methods.base import Method
 from shiftproof.registry import choices_of, datasets, parse_name
 from shiftproof.statistics.metrics import LOWER_IS_BETTER
@@ -59,6 +60,8 @@ def leave_one_domain_out(
     """
     data = _folds(source, names, domains, seed)
     runs = {domain: fit(method, fold, seed=seed, **settings) for domain, fold in data.items()}
+    for run in runs.values():
+        run.dataset = None  # every fold would be kept as long as its run
     metric = next(iter(runs.values())).config["metric"]
     scores = {domain: run.metrics["test"][metric] for domain, run in runs.items()}
     return DomainScores(metric, {domain: float("nan") if v is None else v for domain, v in scores.items()}, runs)
@@ -86,6 +89,10 @@ def _folds(
         base.pop("test", None)
         name = source.partition(":")[0]
         return {test: load_samples(name, test=test, **base) for test in domains or domains_of(source)}
+    if not isinstance(source, DomainSet):
+        raise ShiftproofError(
+            f"domains are left out of a registered data set or a DomainSet with environments, not of {kind_of(source)}"
+        )
     if source.env is None or source.num_envs < 2:
         raise ShiftproofError("leaving one domain out needs samples of at least two environments")
     known = tuple(names) if names is not None else tuple(str(e) for e in range(source.num_envs))

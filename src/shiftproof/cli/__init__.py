@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 # importing a part adds its commands, in the order of the help page
 # isort: off
 from shiftproof.cli import list, fit, compare, bench, predict, calibrate, explain, report, demo, diagnose  # noqa: F401
-from shiftproof.cli import watch, attack, audit  # noqa: F401
+from shiftproof.cli import watch, attack, audit, export, serve  # noqa: F401
 
 # isort: on
 from shiftproof.cli.options import app

@@ -14,17 +14,20 @@ from shiftproof.cli.options import (
     By,
     Compile,
     Device,
+    DryRun,
     Env,
     Fuse,
     How,
     Json,
     Label,
+    Seeds,
     Sets,
     Smiles,
     Stack,
     Workers,
     app,
     command_line,
+    seeds_named,
 )
 from shiftproof.cli.printing import print_table
 
@@ -45,7 +48,7 @@ def compare(
     env: Env = None,
     split: How = None,
     by: By = None,
-    seeds: Annotated[int, typer.Option(min=1, max=MOST_RUNS, help="How many seeds each method is trained with.")] = 5,
+    seeds: Seeds = "5",
     search: Annotated[
         int,
         typer.Option(
@@ -71,9 +74,7 @@ def compare(
         typer.Option(help="Also write the table to this file: .md, .tex, .csv or .json; may be repeated."),
     ] = None,
     page: Annotated[Path | None, typer.Option(help="Also write a page of the runs with pictures to this file.")] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check everything and say how many runs; train nothing.")
-    ] = False,
+    dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
     """Train methods on the same data, splits and seeds, and test which are better where the data moved."""
@@ -93,7 +94,7 @@ def compare(
         method,
         [*data],
         out,
-        seeds=seeds,
+        seeds=seeds_named(seeds),
         search=Search(search, search_seeds) if search else None,
         metric=metric,
         baseline=baseline,
@@ -105,6 +106,10 @@ def compare(
     if not as_json:
         print(planned.describe(), file=sys.stderr)
     if dry_run:
+        from shiftproof.sweeps.cost import estimate
+
+        trials = 0 if planned.search is None else planned.search.runs_of(planned.jobs)
+        print(estimate(planned.jobs, workers=workers, search=trials).sentence)
         return
     compared = planned.train(engine_, "none" if as_json else "auto", command_line())
     for path in table or []:

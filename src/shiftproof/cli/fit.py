@@ -5,32 +5,37 @@ from __future__ import annotations
 import json
 import sys
 from collections import deque
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from shiftproof.cli.options import (
-    MOST_RUNS,
     By,
     Compile,
     Data,
     Device,
+    DryRun,
     Env,
     Fuse,
     How,
     Json,
     Label,
+    Seeds,
     Sets,
     Smiles,
     Stack,
     Workers,
     app,
     command_line,
+    seeds_named,
 )
 from shiftproof.cli.printing import print_rows
 from shiftproof.errors import ShiftproofError
 from shiftproof.ranges import MOST_SEED
+
+MANY = 10  # so many runs are said to take how long before they begin
 
 
 @app.command()
@@ -38,7 +43,11 @@ def fit(
     data: Data,
     method: Annotated[
         list[str] | None,
-        typer.Option("--method", "-m", help="A method; may be repeated. Left out: a few are tried and one is chosen."),
+        typer.Option(
+            "--method",
+            "-m",
+            help="A method (vrex, vrex:penalty=10) or FILE.py:CLASS; may be repeated. Left out: one is chosen.",
+        ),
     ] = None,
     smiles: Smiles = None,
     label: Label = None,
@@ -46,7 +55,7 @@ def fit(
     split: How = None,
     by: By = None,
     out: Annotated[Path, typer.Option(help="Folder for the runs.")] = Path("runs"),
-    seeds: Annotated[int, typer.Option(min=1, max=MOST_RUNS, help="How many seeds to train.")] = 1,
+    seeds: Seeds = "1",
     first_seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="The first seed.")] = 0,
     settings: Sets = None,
     grid: Annotated[
@@ -68,30 +77,32 @@ def fit(
     metric: Annotated[
         str | None, typer.Option(help="What to report instead of the data set's metric (accuracy, mcc, ...).")
     ] = None,
+    dry_run: DryRun = False,
     table: Annotated[Path | None, typer.Option(help="Also write the results table to this file.")] = None,
     as_json: Json = False,
 ) -> None:
     """Train methods on a data set and report how they do where the data moved."""
     from shiftproof.presets import preset_for
-    from shiftproof.registry import methods, parse_options, split_outside
+    from shiftproof.registry import parse_options, split_outside
     from shiftproof.runtime.files import write_json
     from shiftproof.sweeps import Job, expand_grid, results_table, rows_of, run_jobs
+    from shiftproof.sweeps.cost import estimate
+    from shiftproof.sweeps.side_by_side import named_method
 
     common: dict[str, Any] = {} if balance is None else {"balance": balance}
     common |= parse_options(settings or [], where="--set")
     said = {"smiles": smiles, "label": label or None, "env": env, "split": split, "by": by}
     columns = {key: value for key, value in said.items() if value is not None}
-    for name in method or []:
-        if name != "auto":
-            methods[name]
+    numbers = seeds_named(seeds, first_seed)
+    entrants = [named_method(name) for name in dict.fromkeys(method or ["auto"])]
     dataset = _look_at(data, columns, group, out, as_json)
     if dataset.reading and not as_json and "protocol" not in common:
         print(f"settings: {preset_for(dataset).described(common)}", file=sys.stderr)
     of_auto: dict[str, Any] = {}
     _how_far(dataset, out, as_json)
-    if not method or "auto" in method:
-        chosen, of_auto = _choose(dataset, first_seed, device, common, out, as_json, minutes)
-        method = [chosen if name == "auto" else name for name in method or ["auto"]]
+    if any(one.method == "auto" for one in entrants) and not dry_run:
+        chosen, of_auto = _choose(dataset, numbers[0], device, common, out, as_json, minutes)
+        entrants = [replace(one, method=chosen) if one.method == "auto" else one for one in entrants]
         of_auto = {chosen: of_auto}
     variants = expand_grid({k: split_outside(v) for k, v in parse_options(grid or [], where="--grid").items()})
     grouping = {} if group is None else {"group": group}
@@ -99,21 +110,26 @@ def fit(
     jobs = [
         Job(
             data=data,
-            method=name,
+            method=one.method,
             seed=seed,
-            out=out / _folder(name, variant) / f"seed-{seed}",
-            settings={**_taken(name, common, of_auto), **variant, **grouping},
-            variant={**common, **variant, **grouping, **({"compile": compiled} if compiled else {})},
+            out=out / _folder(one.method, {**one.settings, **variant}) / f"seed-{seed}",
+            settings={**_taken(one.method, {**common, **one.settings}, of_auto), **variant, **grouping},
+            variant={**common, **one.settings, **variant, **grouping, **({"compile": compiled} if compiled else {})},
             resume=resume,
             device=device,
             compile=compiled,
             columns=columns,
+            outside=one.outside,
         )
-        for name in dict.fromkeys(method)
+        for one in entrants
         for variant in variants
-        for seed in range(first_seed, first_seed + seeds)
+        for seed in numbers
     ]
-    _check_before_training(jobs, dataset, metric)
+    _check_before_training([job for job in jobs if job.method != "auto"], dataset, metric)
+    if dry_run or (len(jobs) >= MANY and not as_json):
+        print(estimate(jobs, workers=workers).sentence, file=sys.stdout if dry_run else sys.stderr)
+    if dry_run:
+        return
     deque(run_jobs(jobs, workers=workers, stack=stack, style="none" if as_json else "auto"), maxlen=0)
     _draw_numbers(jobs, dataset)
     rows = rows_of(jobs, metric)
@@ -122,6 +138,10 @@ def fit(
     if as_json:
         print(json.dumps(rows, indent=1))
         return
+    from shiftproof.report.answer import answers
+
+    for line in answers(out, {dataset.spec}):
+        print(line)
     print_rows(rows)
     if any(row["mean"] is None for row in rows):
         print("undefined: the measure has no value, as where all test samples are of one class; --metric names another")

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from shiftproof.cli.catalogue import listed
 from shiftproof.cli.options import Json, app
 from shiftproof.cli.printing import print_table
 
@@ -42,8 +43,7 @@ def list_(
 
     if kind is not None and kind not in KINDS:
         raise unknown("kind", kind, KINDS)
-    chosen = {name: registry for name, registry in KINDS.items() if kind in (None, name)}
-    found = {name: [_described(name, entry) for entry in registry] for name, registry in chosen.items()}
+    found = {name: entries for name, entries in listed().items() if kind in (None, name)}
     if as_json:
         print(json.dumps(found, indent=1))
         return
@@ -61,18 +61,6 @@ def _print_kind(kind: str, entries: list[dict[str, Any]]) -> None:
     rows = [[entry["name"], _short_options(entry["options"]), entry["summary"]] for entry in entries]
     keep = [0, 1, 2] if any(row[1] for row in rows) else [0, 2]
     print_table(kind, [columns[i] for i in keep], [[row[i] for i in keep] for row in rows])
-
-
-def _described(kind: str, entry: Any) -> dict[str, Any]:
-    from shiftproof.api.fitting import accepted_settings
-
-    options = entry.options if kind != "methods" else accepted_settings(entry.make)["method"]
-    shown = {name: _plain_default(parameter.default) for name, parameter in options.items()}
-    return {"name": entry.name, "summary": entry.summary, "options": shown, "works on": list(entry.tags)}
-
-
-def _plain_default(value: Any) -> Any:
-    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
 
 
 def _short_options(options: dict[str, Any]) -> str:

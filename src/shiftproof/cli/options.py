@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from shiftproof.errors import ShiftproofError
+
 app = typer.Typer(
     name="shiftproof",
     help="Models that keep working when the data moves.",
@@ -36,6 +38,8 @@ Workers = Annotated[int, typer.Option(max=1024, help="Processes that train side 
 Stack = Annotated[
     int, typer.Option(max=MOST_RUNS, help="How many seeds to train as one (GPU; graphs): faster, other draws.")
 ]
+Seeds = Annotated[str, typer.Option(help="How many seeds to train, or which: 5, or 0,3,7.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything and say what it will cost; train nothing.")]
 Smiles = Annotated[str | None, typer.Option(help="Your table: the column of SMILES.")]
 Label = Annotated[list[str] | None, typer.Option(help="Your table: the column of labels; may be repeated; '*' is all.")]
 Env = Annotated[str | None, typer.Option(help="Your table: the column of environments, or scaffold or size.")]
@@ -43,6 +47,20 @@ How = Annotated[
     str | None, typer.Option("--split", help="Your table: scaffold, cluster, similarity, size, random, column, time.")
 ]
 By = Annotated[str | None, typer.Option(help="Your table: the column for --split column or time.")]
+
+
+def seeds_named(text: str, first: int = 0) -> list[int]:
+    """The seeds of an option: so many from the first on, or those that are listed with commas."""
+    from shiftproof.api.bringing import seeds_of
+
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words or not all(word.isdigit() for word in words):
+        raise ShiftproofError(f"--seeds is how many seeds, or numbers with commas (0,3,7), not '{text}'")
+    if "," not in text and (len(words[0]) > 9 or int(words[0]) > MOST_RUNS):
+        raise ShiftproofError(f"--seeds is at most {MOST_RUNS} seeds, not {words[0][:20]}")
+    if "," not in text:
+        return [first + seed for seed in seeds_of(int(words[0]))]
+    return seeds_of([int(word) for word in words])
 
 
 def command_line(flags: Collection[str] = (), valued: Collection[str] = ()) -> str:

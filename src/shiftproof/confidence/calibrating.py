@@ -132,7 +132,9 @@ def calibrate(
 
 
 def own_data(run: Run) -> Dataset:
-    """The data that a run was trained on, read again."""
+    """The data that a run was trained on: as they are in memory, or read again."""
+    if run.dataset is not None:
+        return arranged(run, run.dataset)
     described = str(run.config.get("data"))
     try:
         dataset = load_samples(described)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from shiftproof.data.columns import Index, as_positions
-from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.errors import ShiftproofError, kind_of, unknown
 from shiftproof.runtime.files import write_atomic, write_csv
 
 if TYPE_CHECKING:
@@ -50,6 +50,10 @@ class Predictions:
     given_index: Any = None  # the index of the DataFrame that was given, for `to_frame`
 
     def __post_init__(self) -> None:
+        if not isinstance(self.logits, Tensor) or self.logits.ndim not in (1, 2):
+            raise ShiftproofError(
+                f"predictions hold a tensor of raw outputs, a row a sample, not {kind_of(self.logits)}"
+            )
         if self.index is None:
             object.__setattr__(self, "index", np.arange(len(self)))
         if not self.classes:

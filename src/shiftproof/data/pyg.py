@@ -46,10 +46,35 @@ def pack(graphs: Iterable[Data], where: str = "graphs") -> GraphSet:
     graphs = list(graphs)
     if not graphs:
         raise ShiftproofError(f"{where}: there is no graph")
+    graphs = [_of_one_kind(graph, number, where) for number, graph in enumerate(graphs)]
     strange = next((graph for graph in graphs if not isinstance(graph, Data)), None)
     if strange is not None:
         raise ShiftproofError(f"{where}: a graph is a torch_geometric.data.Data, not {type(strange).__name__}")
     return _packed(*_from_list(graphs, where), where)
+
+
+def _of_one_kind(graph: Any, number: int, where: str) -> Any:
+    """A heterogeneous graph with its nodes and edges of all types under one another, `node_type` and `edge_type`
+    beside them; any other graph as it is."""
+    if not hasattr(graph, "edge_index_dict"):
+        return graph
+    widths = {name: tuple(graph[name].x.shape[1:]) if "x" in graph[name] else () for name in graph.node_types}
+    if len(set(widths.values())) > 1:
+        each = ", ".join(f"{name} {list(width) or 'none'}" for name, width in widths.items())
+        raise ShiftproofError(
+            f"{where}: graph {number} is heterogeneous and its types of nodes have different features ({each}); give "
+            "them features of one width, and they are taken as one graph with the types as columns"
+        )
+    try:
+        whole = graph.to_homogeneous()
+    except (KeyError, ValueError, RuntimeError, AttributeError) as problem:
+        said = str(problem).partition("\n")[0]
+        raise ShiftproofError(
+            f"{where}: graph {number} is heterogeneous and cannot be made one graph ({said})"
+        ) from None
+    if "edge_index" not in whole:
+        raise ShiftproofError(f"{where}: graph {number} is heterogeneous and has no edge")
+    return whole
 
 
 def unpack(graphs: GraphSet) -> list[Data]:

@@ -6,13 +6,14 @@ from shiftproof.diagnosis.diagnosis import Diagnosis
 from shiftproof.diagnosis.shifts import ENVIRONMENTS
 from shiftproof.diagnosis.shortcuts import Shortcuts
 from shiftproof.diagnosis.tracking import Tracking
+from shiftproof.statistics.names import metric_name
 
 _ORDER = {"large": 0, "medium": 1, "small": 2}
 
 
 def sections(diagnosis: Diagnosis) -> dict[str, list[str]]:
-    """Topic by topic: shifts, shortcuts, the assistant, the drop, and what cannot be known."""
-    told = {"Shifts": _shifts(diagnosis)}
+    """Topic by topic: first in short what matters, then shifts, shortcuts, the assistant, the drop, the unknown."""
+    told = {"In short": headline(diagnosis), "Shifts": _shifts(diagnosis)}
     if diagnosis.shortcuts is not None:
         told["Shortcuts"] = _shortcuts(diagnosis.shortcuts) + _methods(diagnosis)
     if diagnosis.tracking is not None:
@@ -25,6 +26,53 @@ def sections(diagnosis: Diagnosis) -> dict[str, list[str]]:
     if diagnosis.unknown or diagnosis.notes:
         told["What cannot be known"] = [*diagnosis.unknown, *diagnosis.notes]
     return told
+
+
+def headline(diagnosis: Diagnosis) -> list[str]:
+    """What matters, in at most four sentences: the worst drop, what moved most, the shortcut, and which method."""
+    said = []
+    falls = [drop for drop in diagnosis.drops if drop.drop > 0 and drop.low > 0]
+    if falls:
+        worst = max(falls, key=lambda drop: drop.drop)
+        said.append(
+            f"On {worst.where} the {metric_name(worst.metric)} of {worst.model} falls from {worst.before:.2f} to "
+            f"{worst.after:.2f}."
+        )
+    elif diagnosis.drops:
+        said.append("No drop was found that is more than chance: what was tried does as well where the data moved.")
+    alarms = sorted(diagnosis.alarms, key=lambda f: (_ORDER[f.strength], -f.effect))
+    if alarms:
+        said.append(f"What moved most: a {alarms[0].strength} {alarms[0].kind} shift between {alarms[0].where}.")
+    else:
+        said.append("No shift was found between splits or environments.")
+    if diagnosis.shortcuts is not None and diagnosis.shortcuts.dominates != "cause":
+        said.append(f"The shortcut is the {diagnosis.shortcuts.strongest.name}.")
+    return [*said, suggestion(diagnosis)]
+
+
+def suggestion(diagnosis: Diagnosis) -> str:
+    """A method that what was found speaks for, or that nothing does."""
+    advice = diagnosis.advice
+    if advice is not None:
+        if advice.can:
+            return f"Use {_or(advice.can[:3])}."
+        return "Nothing here suggests a method that can be relied on."
+    between = [f for f in diagnosis.alarms if f.between == (ENVIRONMENTS,)]
+    if any(f.kind == "relation" for f in between):
+        return (
+            "Use vrex or irm: what features say of the label differs between the training environments, and these "
+            "methods look for what does not."
+        )
+    if any(f.kind in ("label", "labels") for f in between):
+        return "Use groupdro: the labels are not the same in the training environments, and it is fair to the worst."
+    return (
+        "Nothing found suggests one method over another: begin with erm, and let `shiftproof compare DATA -m erm "
+        "-m ...` say whether another holds better."
+    )
+
+
+def _or(names: tuple[str, ...]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 def _shifts(diagnosis: Diagnosis) -> list[str]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from shiftproof.data.dataset import Dataset, Split, Task
 from shiftproof.data.graphs import GraphSet
 from shiftproof.data.neighbourhoods import EDGE, neighbourhoods
 from shiftproof.data.node_sets import NodeSet
 from shiftproof.data.readers.loading import load_samples
+from shiftproof.data.readers.new_samples import given_samples
 from shiftproof.errors import ShiftproofError
 from shiftproof.explanations.algorithms.explainers import OWN, explain_by
 from shiftproof.methods.base import Method
@@ -24,7 +26,8 @@ def explain(
     model: Any,
     data: Any,
     *,
-    split: str = "test",
+    split: str | None = None,
+    smiles: str | None = None,
     by: Any = None,
     task: Task | None = None,
     **options: Any,
@@ -32,8 +35,9 @@ def explain(
     """The scores of the edges of some graphs: how much each decided the prediction.
 
     `model` is a run (or its folder), a method, a PyG module of your own or any function of
-    (x, edge_index, edge_weight, batch, edge_attr); `data` is a set of graphs, a list of PyG graphs or whatever `load`
-    takes, of which `split` is explained.
+    (x, edge_index, edge_weight, batch, edge_attr); `data` is anything that `load` takes: of a data set with splits
+    `split` ("test" where it is not said), of lists, frames and files every row. `smiles` names the column of SMILES
+    where it is another than in training.
 
     `by` says how. "own" asks the method itself; "gnnexplainer", "pgexplainer", "graphmask", "gradient", "occlusion" and
     "influence" look at any model from outside, as does an explainer of PyG (`GNNExplainer(epochs=200)`). Left out, it
@@ -45,7 +49,7 @@ def explain(
     method = model.method if isinstance(model, Run) else model
     if isinstance(method, Method) and method.shape.kind == "nodes":
         return _explain_nodes(model, data, split, by, options)
-    graphs = graphs_of(data, split)
+    graphs = graphs_of(data, split, model=model, smiles=smiles)
     ask: Any = getattr(method, "explain", None) if isinstance(method, Method) else None
     if isinstance(method, Method):
         _require_fitting(method, graphs)
@@ -62,7 +66,7 @@ def explain(
     return replace(ask(graphs.to(next(method.parameters()).device).whole()), task=known)
 
 
-def _explain_nodes(model: Any, data: Any, split: str, by: Any, options: Mapping[str, Any]) -> Explanation:
+def _explain_nodes(model: Any, data: Any, split: str | None, by: Any, options: Mapping[str, Any]) -> Explanation:
     """The scores of the edges around some nodes; a method's own come from the whole graph.
 
     The option `hops` is how far edges are looked at: the layers of the network where it is not said.
@@ -94,9 +98,9 @@ def layers_of(method: Method) -> int:
     return len(encoder.convs) if hasattr(encoder, "convs") else int(getattr(encoder, "steps", 2))
 
 
-def nodes_of(data: Any, split: str = "test") -> NodeSet:
+def nodes_of(data: Any, split: str | None = None) -> NodeSet:
     """The nodes to be explained: a set of them, or a split of a data set or of a node graph."""
-    nodes = data if isinstance(data, Split) else (data if isinstance(data, Dataset) else load_samples(data))[split]
+    nodes = data if isinstance(data, Split) else (data if isinstance(data, Dataset) else load_samples(data))[split or "test"]
     if not isinstance(nodes, NodeSet):
         raise ShiftproofError("this run classifies nodes, and these data hold no nodes of a graph")
     return nodes
@@ -107,21 +111,21 @@ def as_model(model: Any) -> Any:
     return Run.load(model) if isinstance(model, (str, Path)) else model
 
 
-def graphs_of(data: Any, split: str = "test") -> GraphSet:
-    """The graphs to be explained: a set, a split of a data set, or PyG's (a list or data set), which are all taken."""
-    if not isinstance(data, (Split, Dataset, str, Path)) and _is_list(data):
-        return GraphSet.from_pyg(cast(Sequence[Any], data))
-    graphs = data if isinstance(data, Split) else (data if isinstance(data, Dataset) else load_samples(data))[split]
-    if not isinstance(graphs, GraphSet):
+def graphs_of(data: Any, split: str | None = None, *, model: Any = None, smiles: str | None = None) -> GraphSet:
+    """The graphs to be explained, read as the run's own data were; rows that are none are named in a warning."""
+    reading = model.config.get("reading") if isinstance(model, Run) else None
+    given = given_samples(data, reading, split=split, smiles=smiles)
+    if given.problems:
+        row, why = next(iter(given.problems.items()))
+        said = f"{len(given.problems)} of {given.count} rows are not explained; row {row + 1}: {why}"
+        if given.samples is None:
+            raise ShiftproofError(said)
+        warnings.warn(said, stacklevel=3)
+    if not isinstance(given.samples, GraphSet):
         raise ShiftproofError("reasons are given for graphs; this data set holds plain tensors")
-    return graphs
-
-
-def _is_list(data: Any) -> bool:
-    """Whether these are several graphs of PyG, which is loaded only to find out."""
-    from torch_geometric.data import Dataset as PyGDataset
-
-    return isinstance(data, (Sequence, PyGDataset))
+    if not len(given.samples):
+        raise ShiftproofError("there is no graph to explain")
+    return given.samples
 
 
 def _require_fitting(method: Method, graphs: GraphSet) -> None:

@@ -31,7 +31,7 @@ def write_explanations(
     data: Any,
     out: str | Path,
     *,
-    split: str = "test",
+    split: str | None = None,
     graphs: int = GRAPHS_ON_A_PAGE,
     by: Any = None,
     options: Mapping[str, Any] | None = None,
@@ -51,7 +51,7 @@ def write_explanations(
     if taken is not None:
         raise ShiftproofError(f"'{taken}' is no option of an explainer")
     run = as_model(run)
-    whole = graphs_of(data, split)
+    whole = graphs_of(data, split, model=run)
     if not len(whole):
         raise ShiftproofError("there is no graph to explain")
     if not 1 <= min(graphs, len(whole)) <= MOST_GRAPHS:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from shiftproof.data.dataset import Dataset, Split, Task
 from shiftproof.data.graphs import GraphSet
-from shiftproof.data.readers.loading import infer_task
+from shiftproof.data.readers.labels import infer_task
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.features.heads import Start
 from shiftproof.features.one_round import PARTIAL, Round

@@ -15,7 +15,7 @@ from shiftproof.data.columns import at, take
 from shiftproof.data.dataset import TASKS, Task
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.data.neighbourhoods import about_centres
-from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.errors import ShiftproofError, kind_of, unknown
 from shiftproof.methods.base import Method
 from shiftproof.methods.erm import ERM
 from shiftproof.methods.gmt_sam import GMTSam
@@ -100,8 +100,8 @@ def as_weighted(model: Any, task: Task | None = None) -> WeightedModel:
         model = inner
     if isinstance(model, Method):
         return _of_method(model)
-    if not callable(model):
-        raise ShiftproofError(f"a model is a run, a method, a module or a function, not {type(model).__name__}")
+    if not callable(model) or isinstance(model, type):
+        raise ShiftproofError(f"a model is a run, a method, a module or a function, not {kind_of(model)}")
     return _of_callable(model, task)
 
 

@@ -12,6 +12,7 @@ from shiftproof.errors import ShiftproofError
 from shiftproof.registry import datasets
 from shiftproof.report import figures
 from shiftproof.report import sentences as words
+from shiftproof.report.answer import next_step, worst_environment
 from shiftproof.report.confidence import confidence_of
 from shiftproof.report.records import find_runs
 from shiftproof.report.repeat import command_of, pictures, why_chosen
@@ -157,6 +158,8 @@ def _section(data: str, rows: list[Row], number: int, several: bool) -> dict[str
         "heading": data if several else _heading(data),
         "provenance": str(rows[0].runs[0].config.get("provenance") or "not recorded"),
         "conclusion": words.conclusion(same),
+        "worst": worst_environment(same),
+        "next": next_step(same, data),
         "significance": significance_note(words.judged(same)),
         "metric": name,
         "chance": None if same[0].chance is None else words.figure(same[0].chance),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -11,19 +10,19 @@ from typing import Any
 from torch import nn
 
 from shiftproof.data.nodes import NodeGraph
+from shiftproof.data.readers.loading import load_nodes
 from shiftproof.errors import ShiftproofError
 from shiftproof.robustness.attack_and_compare import homophily_change
 from shiftproof.robustness.attacks.attacking import build_attack, run_attack
 from shiftproof.robustness.attacks.presets import AttackPreset, attack_preset
 from shiftproof.robustness.attacks.situation import default_surrogate
 from shiftproof.robustness.budget import Budget, Perturbation
-from shiftproof.robustness.defences.base import Defence
 from shiftproof.robustness.evaluate import evaluate
 from shiftproof.robustness.figures import Histogram, homophily_histograms, homophily_summary
 from shiftproof.robustness.parts_of_test import Part, parts_of_test
 from shiftproof.robustness.trained_on import CHOICES, load_as_trained, require_as_trained
 from shiftproof.robustness.trained_zoo import Zoo, train_zoo
-from shiftproof.robustness.user_model import OutsideModel
+from shiftproof.robustness.user_model import as_defence
 from shiftproof.robustness.zoo import chosen, preset_for
 from shiftproof.runtime.progress import Style
 from shiftproof.runtime.progress import progress as show
@@ -73,7 +72,7 @@ class Audit:
 
 
 def audit(
-    graph: NodeGraph | str,
+    graph: Any,
     *,
     model: nn.Module | None = None,
     model_name: str | None = None,
@@ -90,7 +89,7 @@ def audit(
     folder: str | Path | None = None,
     progress: Style = "none",
 ) -> tuple[Audit, dict[str, Perturbation]]:
-    """Attack `graph` (or the one that a name stands for) in every way and score every defence on each result.
+    """Attack `graph` (a `NodeGraph`, one of PyG's, or a name) in every way and score every defence on each result.
 
     Every attack runs without and with the homophily weight `hao`. `model` is a trained classifier of your own, a module
     `f(x, edge_index)`: it is scored among the defences, and attacked once by somebody who has it. It must be given the
@@ -99,10 +98,14 @@ def audit(
     `shares` of the budget make the curves of `curve_attack`. With `folder`, trained defences are kept there.
     Returns the numbers and the perturbations by label.
     """
-    graph, unsaid = load_as_trained(graph, None) if isinstance(graph, str) else (graph, [])
+    graph, unsaid = (
+        load_as_trained(graph, None)
+        if isinstance(graph, str)
+        else (graph if isinstance(graph, NodeGraph) else load_nodes(graph), [])
+    )
     if model is not None:
         model_name = model_name or type(getattr(model, "module", model)).__name__
-        model = _as_defence(model, graph)
+        model = as_defence(model, graph)
         require_as_trained(model, graph, unsaid, expected)
     elif expected is not None:
         raise ShiftproofError("an expected accuracy belongs to a model: give the model too")
@@ -171,13 +174,6 @@ def audit(
         shifts=parts_of_test(graph, zoo, own),
     )
     return numbers, found
-
-
-def _as_defence(model: nn.Module, graph: NodeGraph) -> nn.Module:
-    """A plain PyG module in the form of the defences; theirs and what is already wrapped stays."""
-    if isinstance(model, (Defence, OutsideModel)) or "adjacency" in inspect.signature(model.forward).parameters:
-        return model
-    return OutsideModel(model, graph.num_classes).eval()
 
 
 def _trained_with(graph: NodeGraph) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from shiftproof.data.nodes import NodeGraph
 from shiftproof.data.seeds import stream
-from shiftproof.errors import ShiftproofError
+from shiftproof.errors import ShiftproofError, kind_of
 
 EXTREMES, MIDDLE = 200, 400  # docs/papers/hao.md#targets: 200 lowest margins, 200 highest, 400 between
 
@@ -22,7 +22,10 @@ def check_targets(graph: NodeGraph, targets: Tensor | None = None, *, isolated: 
         if not len(graph.test):
             raise ShiftproofError(f"{graph.name} has no test nodes: name the targets of the attack")
         return graph.test
-    targets = torch.as_tensor(targets, device=graph.device)
+    try:
+        targets = torch.as_tensor(targets, device=graph.device)
+    except (TypeError, ValueError, RuntimeError):
+        raise ShiftproofError(f"targets are a list of one or more node numbers, not {kind_of(targets)}") from None
     if targets.ndim != 1 or targets.is_floating_point() or not len(targets):
         raise ShiftproofError(f"targets are a list of one or more node numbers, not {list(targets.shape)}")
     targets = targets.nonzero()[:, 0] if targets.dtype == torch.bool else targets.long()

@@ -13,9 +13,10 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from shiftproof.data.nodes import NodeGraph
-from shiftproof.errors import ShiftproofError
+from shiftproof.errors import ShiftproofError, kind_of
 from shiftproof.registry import options_of
 from shiftproof.robustness.adjacency import Adjacency
+from shiftproof.robustness.defences.base import Defence
 from shiftproof.robustness.features import Features, dense
 from shiftproof.runtime.user_code import load_module
 from shiftproof.training.weights import restore
@@ -53,6 +54,15 @@ class OutsideModel(nn.Module):
         if not out.is_floating_point():
             raise ShiftproofError(f"{name} returns {out.dtype}; logits or log-probabilities (floats) are needed")
         return out
+
+
+def as_defence(model: Any, graph: NodeGraph) -> nn.Module:
+    """A plain PyG module `f(x, edge_index)` in the form of the defences; what has that form already stays."""
+    if not isinstance(model, nn.Module):
+        raise ShiftproofError(f"a model of nodes is a torch module f(x, edge_index), not {kind_of(model)}")
+    if isinstance(model, Defence | OutsideModel) or "adjacency" in inspect.signature(model.forward).parameters:
+        return model
+    return OutsideModel(model, graph.num_classes).eval()
 
 
 def load_outside(

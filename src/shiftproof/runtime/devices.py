@@ -6,11 +6,13 @@ import os
 
 import torch
 
-from shiftproof.errors import ShiftproofError
+from shiftproof.errors import ShiftproofError, kind_of
 
 
 def pick_device(name: str) -> torch.device:
     """ "auto" is the GPU where there is one."""
+    if not isinstance(name, str | torch.device):
+        raise ShiftproofError(f"a device is 'auto', 'cpu' or 'cuda', not {kind_of(name)}")
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

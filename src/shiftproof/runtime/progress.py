@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 
 Style = Literal["auto", "bar", "lines", "none"]
 SECONDS_BETWEEN_LINES = 10.0
+SECONDS_BETWEEN_UPDATES = 0.25
 
 
 class Progress(Protocol):
@@ -23,6 +24,8 @@ class Progress(Protocol):
 
 def progress(title: str, total: int, style: Style = "auto", *, start: int = 0) -> Progress:
     """A progress display for `total` units of work, of which `start` were done before."""
+    if style == "auto" and in_notebook():
+        return _Notebook(title, total, start)
     if style == "auto":
         style = "bar" if sys.stderr.isatty() else "lines"
     if style == "bar":
@@ -62,6 +65,32 @@ class _Lines(_Silent):
             file=sys.stderr,
             flush=True,
         )
+
+
+class _Notebook(_Silent):
+    """One line of a notebook that is written over, four times a second at most."""
+
+    def __init__(self, title: str, total: int, start: int) -> None:
+        from IPython.display import display  # pyright: ignore[reportMissingImports] - there in every notebook
+
+        self.title, self.total, self.start = title, total, start
+        self.begun, self.said = time.monotonic(), 0.0
+        self.shown = display({"text/plain": title}, raw=True, display_id=True)
+
+    def advance(self, done: int, note: str = "") -> None:
+        now = time.monotonic()
+        if now - self.said < SECONDS_BETWEEN_UPDATES and done < self.total:
+            return
+        self.said = now
+        rate = (done - self.start) / max(now - self.begun, 1e-9)
+        left = (self.total - done) / rate if rate > 0 else float("inf")
+        said = f"{self.title}: {done}/{self.total}, {rate:.3g}/s, at most {left:.0f} s left  {note}".rstrip()
+        self.shown.update({"text/plain": said}, raw=True)
+
+
+def in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook, asked without loading IPython."""
+    return "ipykernel" in sys.modules and "IPython" in sys.modules
 
 
 class _Bar(_Silent):

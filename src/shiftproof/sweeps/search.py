@@ -63,6 +63,10 @@ class Search:
             f"then the chosen settings with all seeds: {len(jobs)} runs"
         )
 
+    def runs_of(self, jobs: Sequence[Job]) -> int:
+        """How many runs the search itself takes."""
+        return len(_by_cell(jobs)) * self.budget * self._count(jobs)
+
     def _count(self, jobs: Sequence[Job]) -> int:
         """The seeds that a setting is tried with: no more than there are."""
         return min(self.seeds, len({job.seed for job in jobs}))

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shiftproof.api.bringing import seeds_of
 from shiftproof.api.fitting import Plan
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.readers.loading import load_samples
 from shiftproof.data.readers.storage import save_dataset
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.base import Method
-from shiftproof.ranges import Count, Seed, fitting
 from shiftproof.registry import methods, parse_options, split_outside
 from shiftproof.runtime.files import require_folder
 from shiftproof.runtime.progress import Style
@@ -176,7 +176,7 @@ def plan(
         )
         for spec, label in sources.items()
         for entrant in entrants
-        for seed in _seeds(seeds)
+        for seed in seeds_of(seeds)
     )
     _require_trainable(jobs, common, metric)
     names = [entrant.label for entrant in entrants]
@@ -199,18 +199,6 @@ def _folder(out: str | Path | None, engine: str) -> Iterator[Path]:
             yield Path(folder)
 
 
-def _seeds(seeds: Any) -> list[int]:
-    """The seeds: so many from 0 on, or those that were listed."""
-    if isinstance(seeds, int) and not isinstance(seeds, bool):
-        return list(range(fitting(seeds, Count, "'seeds'")))
-    if isinstance(seeds, str) or not isinstance(seeds, Sequence | range) or not len(seeds):
-        raise ShiftproofError(f"'seeds' is how many to train, or a list of them, not {seeds!r}")
-    listed = [fitting(seed, Seed, "each of 'seeds'") for seed in seeds]
-    if len({*listed}) < len(listed):
-        raise ShiftproofError(f"'seeds' are different numbers, not {listed}")
-    return listed
-
-
 def _entrants(given: Any) -> list[Entrant]:
     """The methods that were named or handed over, each once."""
     listed = [given] if isinstance(given, str) or not isinstance(given, Sequence) else list(given)
@@ -225,7 +213,7 @@ def _entrants(given: Any) -> list[Entrant]:
 
 def _entrant(given: Any) -> Entrant:
     if isinstance(given, str):
-        return _named(given)
+        return named_method(given)
     if isinstance(given, Method):
         raise ShiftproofError(
             f"{type(given).__name__} is built already, so it would be the same for all seeds; give the class"
@@ -244,7 +232,7 @@ def _entrant(given: Any) -> Entrant:
     return Entrant(name, {}, (f"{file}:{given.__name__}",))
 
 
-def _named(text: str) -> Entrant:
+def named_method(text: str) -> Entrant:
     """A name or FILE.py:CLASS, with settings of its own after another colon."""
     file, ending, rest = text.rpartition(".py:")
     name, _, tail = rest.partition(":")

@@ -13,6 +13,21 @@ from shiftproof.training.balance import Balance, Pair, Weighted
 from shiftproof.training.callbacks import Callback, Training
 from shiftproof.training.run import Run
 from shiftproof.training.stack import CannotStack
+from shiftproof.training.trackers import Log, MLflow, TensorBoard, WeightsAndBiases
 from shiftproof.training.trainer import Trainer
 
-__all__ = ["Balance", "Callback", "CannotStack", "Pair", "Run", "Trainer", "Training", "TrainingDiverged", "Weighted"]
+__all__ = [
+    "Balance",
+    "Callback",
+    "CannotStack",
+    "Log",
+    "MLflow",
+    "Pair",
+    "Run",
+    "TensorBoard",
+    "Trainer",
+    "Training",
+    "TrainingDiverged",
+    "Weighted",
+    "WeightsAndBiases",
+]

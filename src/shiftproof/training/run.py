@@ -9,16 +9,17 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from shiftproof.data.dataset import Split
+from shiftproof.data.dataset import Dataset, Split
 from shiftproof.data.graphs import GraphSet
 from shiftproof.data.predictions import Predictions
 from shiftproof.data.readers.molecule_vectors import add_vectors
-from shiftproof.errors import ShiftproofError
+from shiftproof.errors import ShiftproofError, kind_of
 from shiftproof.methods.base import DataShape, Method, Network
 from shiftproof.nn.networks.network import network_of_run
 from shiftproof.registry import carried, methods
 from shiftproof.runtime.files import read_json, read_tensors
 from shiftproof.training.evaluation import predict
+from shiftproof.training.exporting import export
 from shiftproof.training.predicting import SaysMore, given_to, predictions_of
 from shiftproof.training.run_files import (
     CALIBRATION,
@@ -45,6 +46,7 @@ class Run:
     `metrics[split][measure]` are those of the selected epoch (`selected_epoch`, chosen as `selection` says); `history`
     has one record an epoch; `doubts` says why the metrics are no result, where they are none. `says_more` is what a
     calibrated run adds to its predictions. `save` writes a folder of JSON and safetensors, `Run.load` reads it back.
+    `dataset` is what it was trained on, where that was in memory; it is not saved.
     """
 
     method: Method
@@ -56,6 +58,7 @@ class Run:
     timing: dict[str, Any] = field(default_factory=dict)
     folder: Path | None = None
     says_more: SaysMore | None = None
+    dataset: Dataset | None = field(default=None, repr=False)
     doubts: list[str] = field(default_factory=list)
 
     def __repr__(self) -> str:
@@ -87,6 +90,13 @@ class Run:
         if not described or not isinstance(split, GraphSet) or set(described["blocks"]) <= set(split.vectors):
             return split
         return add_vectors(split, described)
+
+    def export(self, path: str | Path, *, example: GraphSet | None = None) -> Path:
+        """Write the model as `.onnx` or `.pt2` (torch's exported program), checked against the run itself.
+
+        A run on graphs is exported for the shape of `example`; see `shiftproof.training.exporting`.
+        """
+        return export(self, path, example=example)
 
     def save(self, folder: str | Path) -> Path:
         """Write the run as a folder; `metrics.json` comes last, so that a folder with it is whole.
@@ -123,6 +133,8 @@ class Run:
 
         So must a network of one's own: `Run.load(folder, network=Net())`.
         """
+        if not isinstance(folder, str | Path) or not str(folder).strip():
+            raise ShiftproofError(f"a run is loaded from its folder, not from {kind_of(folder)}")
         folder = Path(folder)
         if not folder.is_dir():
             raise ShiftproofError(f"{folder} is not a folder; a run is a folder with {CONFIG} and {WEIGHTS}")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from shiftproof.data.readers.tables import Table, cell_text, checked_table
+from shiftproof.data.readers.tables import Table, as_text, cell_text, checked_table
 from shiftproof.errors import ShiftproofError
 
 _FRAMES = {
@@ -80,10 +80,7 @@ def frame_table(source: Any, wanted: Sequence[str] = (), where: str | None = Non
         raise ShiftproofError(f"{where} has columns of several levels; give every column one name")
     if not len(frame.columns):
         raise ShiftproofError(f"{where} has no columns")
-    columns = [[cell_text(value) for value in frame.iloc[:, k].tolist()] for k in range(frame.shape[1])]
-    texts = pd.DataFrame(dict(enumerate(columns)), dtype=str)
-    texts.columns = [str(name) for name in frame.columns]
-    return checked_table(texts, where, wanted, frame.index)
+    return checked_table(as_text(frame, where), where, wanted, frame.index)
 
 
 def text_table(texts: Any, name: str, where: str = "the list") -> Table:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from torch import Tensor
 
 from shiftproof.data.dataset import TASKS, Task
 from shiftproof.data.readers.tables import MISSING, Table
@@ -44,6 +45,17 @@ def read_labels(table: Table, columns: Sequence[str], task: str | None = None, n
             raise ShiftproofError(f"{table.where}: {len(columns)} label columns are a multilabel task, not '{task}'")
         return _many(table, columns)
     return _one(table, columns[0], task, names)
+
+
+def infer_task(labels: Tensor) -> Task:
+    """What labels of this kind are for: "multiclass", "binary", "multilabel" or "regression"."""
+    known = labels[~labels.isnan()] if labels.is_floating_point() else labels
+    only_bits = bool(((known == 0) | (known == 1)).all())
+    if labels.ndim == 2:
+        return "multilabel" if only_bits else "regression"
+    if not labels.is_floating_point():
+        return "multiclass"
+    return "binary" if only_bits else "regression"
 
 
 def require_different(labels: Labels, rows: np.ndarray, where: str, columns: Sequence[str]) -> None:

@@ -1,33 +1,49 @@
-"""One way in: a name, a path, PyG graphs or a `Dataset` become a checked `Dataset`, or a `NodeGraph`."""
+"""One way in: a name, a path or anything in memory becomes a checked `Dataset`, or a `NodeGraph`."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
-import torch
-from torch import Tensor
-
-from shiftproof.data.dataset import Dataset, Task
-from shiftproof.data.graphs import GraphSet
+from shiftproof.data.dataset import Dataset
 from shiftproof.data.node_shift import node_data
 from shiftproof.data.nodes import NodeGraph
+from shiftproof.data.readers.in_memory import from_memory
 from shiftproof.data.readers.node_sources import is_good, is_node_source, read_good, read_nodes
-from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.data.readers.whole_numbers import encode_categories
+from shiftproof.errors import ShiftproofError, kind_of, require_text, unknown
 from shiftproof.registry import datasets, fitting_options, options_of, parse_name
-
-if TYPE_CHECKING:
-    from torch_geometric.data import Data
 
 SPLITTING = tuple(options_of(node_data))  # how the nodes of a graph are split
 _PICKLES = (".pt", ".pth", ".pkl", ".pickle")
-_DATA_FILES = (".csv", ".tsv", ".npz", ".npy", ".json", ".txt", ".zip", ".gz", ".xz", ".parquet", ".safetensors")
+_DATA_FILES = (
+    ".csv",
+    ".tsv",
+    ".xlsx",
+    ".sdf",
+    ".npz",
+    ".npy",
+    ".json",
+    ".txt",
+    ".zip",
+    ".gz",
+    ".xz",
+    ".parquet",
+    ".safetensors",
+)
 
 
-def load(source: Any, /, *, group: str | None = None, vectors: str | None = None, **options: Any) -> Any:
+def load(
+    source: Any,
+    /,
+    *,
+    group: str | None = None,
+    vectors: str | None = None,
+    integers: Literal["encode", "keep"] = "encode",
+    **options: Any,
+) -> Any:
     """The data set that `source` stands for, looked through for values that cannot be right.
 
     It is a `Dataset`, or a `NodeGraph` for the names and files that hold one graph whose nodes are classified
@@ -36,14 +52,27 @@ def load(source: Any, /, *, group: str | None = None, vectors: str | None = None
     `Data` with a label for each node, a NetworkX graph of labelled nodes, OGB's `(graph, labels)` and two tables
     `("nodes.csv", "edges.csv")` are node graphs too.
 
-    `source` is a registered name (`"spmotif-struc"`, options as keywords or in the text:
-    `"spmotif-struc:bias=0.9"`), a table of your own (`"assays.csv", smiles="smiles", label="active"`), an npz or
-    safetensors file, a folder (written by `save_dataset`, of TU files, of images in `domain/class`), a `Dataset`, a
-    list of PyG or NetworkX graphs or an `InMemoryDataset` (split at random: `split=(0.8, 0.1, 0.1), seed=0`), or a dict
-    of such lists, one for each split. `group` names the column that is taken as the environment in every split
-    (`"spmotif-struc:group=base"` in text). `vectors` adds fingerprints and descriptors of whole molecules beside the
-    graphs ("ecfp+descriptors", see `shiftproof.data.readers.molecule_vectors`; in text as well).
+    `source` is a registered name (`"spmotif-struc"`, options as keywords or in the text: `"spmotif-struc:bias=0.9"`),
+    a file (CSV, TSV, Parquet, Excel, SDF, npz, safetensors), a folder (written by `save_dataset`, of TU files, of
+    images in `domain/class`), or what is in memory:
+
+    - a frame (pandas, polars, pyarrow, Hugging Face): `smiles="smiles", label="active", split="scaffold"`;
+    - a list of SMILES or of RDKit molecules, an array or a tensor, with `y=` and perhaps `env=`, an entry a sample;
+    - PyG graphs (a list or a data set) or NetworkX graphs, split at random (`split=(0.8, 0.1, 0.1), seed=0`), by "size"
+      or by "environment"; one PyG graph whose nodes are classified;
+    - a torch data set of `(x, y)` or `(x, y, env)`, a data set of OGB or WILDS with its published splits;
+    - a dict of splits (`{"train": ..., "val": ..., "test": ...}`) of any of these, or a `Dataset`.
+
+    `group` names the column that is taken as the environment in every split (`"spmotif-struc:group=base"` in text).
+    `vectors` adds fingerprints and descriptors of whole molecules beside the graphs ("ecfp+descriptors", see
+    `shiftproof.data.readers.molecule_vectors`; in text as well). Features of graphs that are whole numbers are
+    categories and are one-hot encoded; `integers="keep"` leaves them to a network of your own.
     """
+    for name, text in (("group", group), ("vectors", vectors)):
+        if text is not None:
+            require_text(text, f"'{name}'")
+    if not isinstance(integers, str) or integers not in ("encode", "keep"):
+        raise ShiftproofError(f"'integers' is encode or keep, not {kind_of(integers)}")
     if isinstance(source, (str, Path)):
         data = _from_text(str(source), options)
     elif isinstance(source, NodeGraph):
@@ -57,16 +86,12 @@ def load(source: Any, /, *, group: str | None = None, vectors: str | None = None
         of_graph = {key: value for key, value in options.items() if key not in SPLITTING}
         shifted = {key: value for key, value in options.items() if key in SPLITTING}
         data = _split_nodes(_call(read_nodes, source, of_graph, owner="a graph of nodes"), shifted)
-    elif isinstance(source, Mapping):
-        data = _call(from_splits, source, options, owner="a dict of graphs")
-    elif isinstance(source, Iterable):
-        data = _call(from_graphs, source, options, owner="a list of graphs")
     else:
-        raise ShiftproofError(
-            f"load takes a name, a path, a Dataset, PyG graphs or a dict of them, not {type(source).__name__}"
-        )
+        data = from_memory(source, options)
     if group is not None:
         data = _grouped(data, group)
+    if integers == "encode" and isinstance(data, Dataset):
+        data = encode_categories(data)
     return _with_vectors(data, vectors).check()
 
 
@@ -113,54 +138,6 @@ def _grouped(data: Dataset | NodeGraph, group: str) -> Dataset:
     if isinstance(data, NodeGraph):
         raise ShiftproofError(f"the nodes of '{data.name}' have no environments: leave 'group' out")
     return data.group_by(group)
-
-
-def from_graphs(
-    graphs: Sequence[Data],
-    split: tuple[float, ...] = (0.8, 0.1, 0.1),
-    seed: int = 0,
-    task: Task | None = None,
-    num_classes: int | None = None,
-    metric: str | None = None,
-    name: str = "graphs",
-) -> Dataset:
-    """PyG graphs as a data set, split at random into train, val and test of the given shares.
-
-    What is to be predicted follows from the labels unless `task` and `num_classes` say it: whole numbers are classes,
-    0.0 and 1.0 a binary label, several columns of 0, 1 and NaN many labels, anything else a number to regress.
-    """
-    everything = _packed(graphs, name)
-    if len(split) != 3 or min(split) < 0 or split[0] <= 0 or abs(sum(split) - 1) > 1e-6:
-        raise ShiftproofError(f"option 'split' holds the shares of train, val and test, which sum to 1; not {split}")
-    order = torch.randperm(len(everything), generator=torch.Generator().manual_seed(seed))
-    val_size, test_size = (int(share * len(everything)) for share in split[1:])
-    train_size = len(everything) - val_size - test_size
-    if train_size == 0:
-        raise ShiftproofError(f"{name}: there is no graph to train on")
-    parts = dict(zip(("train", "val", "test"), order.split([train_size, val_size, test_size]), strict=True))
-    splits = {part: everything[rows] for part, rows in parts.items() if len(rows)}
-    return _described(splits, task, num_classes, metric, name)
-
-
-def from_splits(
-    graphs: Mapping[str, Sequence[Data]],
-    task: Task | None = None,
-    num_classes: int | None = None,
-    metric: str | None = None,
-    name: str = "graphs",
-) -> Dataset:
-    """PyG graphs that come in named splits as a data set; the task follows from the labels unless it is given."""
-    splits = {part: _packed(some, f"{name}, split '{part}'") for part, some in graphs.items()}
-    return _described(splits, task, num_classes, metric, name)
-
-
-def _packed(graphs: Any, where: str) -> GraphSet:
-    """PyG or NetworkX graphs, packed."""
-    from shiftproof.data.readers.networkx_graphs import from_networkx, is_networkx
-
-    if isinstance(graphs, Sequence) and len(graphs) and is_networkx(graphs[0]):
-        return from_networkx(graphs, where=where)
-    return GraphSet.from_pyg(graphs, where=where)
 
 
 def named_options(
@@ -245,41 +222,3 @@ def _call(make: Callable[..., Any], source: Any, options: Mapping[str, Any], own
 def _no_options(options: Mapping[str, Any], owner: str) -> None:
     if options:
         raise ShiftproofError(f"{owner} takes no option '{next(iter(options))}', only 'group'")
-
-
-def _described(
-    splits: dict[str, GraphSet], task: Task | None, num_classes: int | None, metric: str | None, name: str
-) -> Dataset:
-    """The splits with their task, read off the labels where it is not given."""
-    labelled: dict[str, Tensor] = {}
-    for part, graphs in splits.items():
-        if graphs.y is None:
-            raise ShiftproofError(f"{name}, split '{part}' has no labels 'y'")
-        labelled[part] = graphs.y[:, 0] if graphs.y.ndim == 2 and graphs.y.shape[1] == 1 else graphs.y
-    if len({y.shape[1:] for y in labelled.values()}) > 1:
-        raise ShiftproofError(f"{name}: the labels have different numbers of columns in different splits")
-    labels = torch.cat(list(labelled.values()))
-    task = task or infer_task(labels)
-    if task == "binary":
-        labelled = {part: y.float() for part, y in labelled.items()}
-    if task == "multiclass" and labels.is_floating_point() and bool((labels == labels.round()).all()):
-        labelled = {part: y.long() for part, y in labelled.items()}
-    splits = {part: replace(graphs, y=labelled[part]) for part, graphs in splits.items()}
-    if num_classes is None:
-        columns = labels.shape[1] if labels.ndim == 2 else 1
-        found = int(labels.max()) + 1 if task == "multiclass" and len(labels) else 2
-        num_classes = {"multiclass": max(found, 2), "binary": 2}.get(task, columns)
-    if metric is None:
-        metric = {"multilabel": "roc_auc", "regression": "mse"}.get(task, "accuracy")
-    return Dataset(splits, name=name, task=task, metric=metric, num_classes=num_classes, provenance="given by the user")
-
-
-def infer_task(labels: Tensor) -> Task:
-    """What labels of this kind are for: "multiclass", "binary", "multilabel" or "regression"."""
-    known = labels[~labels.isnan()] if labels.is_floating_point() else labels
-    only_bits = bool(((known == 0) | (known == 1)).all())
-    if labels.ndim == 2:
-        return "multilabel" if only_bits else "regression"
-    if not labels.is_floating_point():
-        return "multiclass"
-    return "binary" if only_bits else "regression"

@@ -17,7 +17,7 @@ from shiftproof.data.readers.featurising import MOST_ATOMS, Molecules, read_mole
 from shiftproof.data.readers.labels import METRICS, Labels, is_missing, read_labels, require_different
 from shiftproof.data.readers.molecule_clusters import CLOSEST, clusters_of, fingerprints, largest_trains, pieces_of
 from shiftproof.data.readers.molecule_vectors import parse_features, with_vectors
-from shiftproof.data.readers.tables import Table, as_names, as_option, read_table
+from shiftproof.data.readers.tables import Table, as_names, as_option, label_missing, read_table
 from shiftproof.data.splitting import (
     SPLITTINGS,
     Parts,
@@ -78,7 +78,7 @@ def molecule_table(
     scheme, blocks = parse_features(features)
     names = as_names(label)
     if not names:
-        raise ShiftproofError(f"{path}: which column holds the label? Name it: label='COLUMN', or --label COLUMN")
+        raise label_missing(path)
     if split not in SPLITTINGS:
         raise unknown("split of molecules", str(split), SPLITTINGS)
     given = {"smiles": smiles, "label": label, "env": env, "split": split, "by": by, "task": task}

@@ -79,6 +79,12 @@ def molecule_graphs(
     return graphs
 
 
+def reason_of(smiles: str) -> str:
+    """Why a SMILES cannot be read."""
+    with _quiet():
+        return Reader(schemes()["drugood"], single_atoms=True).add(smiles) or "can be read"
+
+
 def scaffold_of(smiles: str, *, chirality: bool = False) -> str:
     """The SMILES of the Bemis-Murcko scaffold (rings and what links them); empty for a molecule without rings."""
     murcko = optional("rdkit.Chem.Scaffolds.MurckoScaffold", "molecules", "finding scaffolds")

@@ -7,7 +7,7 @@ so again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,19 @@ import torch
 from shiftproof.data.dataset import Dataset, Split
 from shiftproof.data.node_sets import NodeSet
 from shiftproof.data.nodes import NodeGraph
-from shiftproof.data.readers.frames import frame_table, is_frame, is_records, is_texts, text_table
+from shiftproof.data.readers.frames import as_pandas, frame_table, is_frame, is_records, is_texts, text_table
+from shiftproof.data.readers.given_columns import as_labels, entries_of, require_length
 from shiftproof.data.readers.loading import load_samples
 from shiftproof.data.readers.new_rows import Given, Rejected, read_like
 from shiftproof.data.readers.node_sources import is_node_source, read_nodes
-from shiftproof.data.readers.objects import as_split, is_molecules, smiles_of
+from shiftproof.data.readers.objects import as_split, collected, is_molecules, is_torch_dataset, smiles_of
 from shiftproof.data.readers.table_files import is_table
 from shiftproof.data.readers.tables import Table, read_table
-from shiftproof.errors import ShiftproofError
+from shiftproof.data.readers.whole_numbers import encoded
+from shiftproof.errors import ShiftproofError, require_text
 from shiftproof.registry import datasets
+
+_TABLES = ("molecules", "tabular")  # kinds of reading that new tables are read by
 
 
 def given_samples(
@@ -36,24 +40,69 @@ def given_samples(
     Of a data set with splits one is taken: `split`, or "test" where it is not said. A table, a list or an array is
     taken whole. `smiles` names the column of SMILES where it is another than in training.
     """
+    for name, text in (("split", split), ("smiles", smiles)):
+        if text is not None:
+            require_text(text, f"'{name}'")
     if isinstance(data, Split):
-        return whole_split(data)
+        return whole_split(encoded(data, reading))
     if isinstance(data, NodeGraph):
         return whole_graph(data)
     if is_node_source(data):
         return whole_graph(read_nodes(data))
     if isinstance(data, Dataset):
-        return whole_split(data[split or "test"], data.rejected)
-    if split is None and reading is not None and (table := _table(data, reading)) is not None:
-        return read_like(reading, table, smiles)
+        require_same_code(data, reading)
+        return whole_split(encoded(data[split or "test"], reading), data.rejected)
+    if split is None and (reading or {}).get("kind") in _TABLES:
+        table = _table(data, reading or {})
+        if table is not None:
+            return read_like(reading or {}, table, smiles)
     if smiles is not None:
         raise ShiftproofError("'smiles' names a column of a table, for a run that learned from a table of molecules")
     if isinstance(data, str | Path) or (isinstance(data, Mapping) and not is_frame(data)):
-        dataset = load_samples(data)
-        return whole_split(dataset[split or "test"], dataset.rejected)
+        dataset = load_samples(data, integers="keep")
+        return whole_split(encoded(dataset[split or "test"], reading), dataset.rejected)
     if split is not None:
         raise ShiftproofError(f"a {type(data).__name__} has no split '{split}': every row of it is predicted")
-    return whole_split(as_split(data))
+    return whole_split(encoded(samples_of(data, (reading or {}).get("classes") or ()), reading))
+
+
+def samples_of(data: Any, classes: Sequence[str] = ()) -> Split:
+    """Graphs, arrays, frames of numbers, torch data sets or (x, y) as one set of samples, every one in its place."""
+    if is_frame(data) or is_records(data):
+        return as_split(as_pandas(data).to_numpy(), "the frame")
+    if isinstance(data, tuple) and len(data) in (2, 3) and getattr(data[0], "ndim", 1) >= 2:
+        found: Any = dict(zip(("x", "y", "env"), data, strict=False))
+    elif is_torch_dataset(data):
+        found = collected(data, "the data set")
+    else:
+        return as_split(data)
+    if not isinstance(found, Mapping):
+        return found
+    samples = as_split(found["x"])
+    if found.get("y") is not None:
+        require_length(found["y"], len(samples), "y")
+        samples.y = _labels(found["y"], classes)
+    return samples
+
+
+def require_same_code(data: Dataset, reading: Mapping[str, Any] | None) -> None:
+    """Refuse graphs whose whole-number features were coded by other values than those of the run's training graphs."""
+    for name in ("node_categories", "edge_categories"):
+        own, learned = data.reading.get(name), (reading or {}).get(name)
+        if own is not None and own != learned:
+            raise ShiftproofError(
+                f"the whole-number features of '{data.name}' were coded by its own values, not by those that the run "
+                "was trained on: give the graphs themselves, or load them with integers='keep'"
+            )
+
+
+def _labels(y: Any, classes: Sequence[str]) -> Any:
+    """Labels as the run numbers them; nothing where one is none of its classes."""
+    if not classes:
+        return as_labels(y)[0]
+    place = {name: number for number, name in enumerate(classes)}
+    numbers = [place.get(str(entry)) for entry in entries_of(y, "y").tolist()]
+    return None if None in numbers else torch.tensor(numbers)
 
 
 def whole_graph(graph: NodeGraph) -> Given:

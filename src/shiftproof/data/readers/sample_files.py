@@ -88,7 +88,7 @@ def _holds_samples(parts: Mapping[str, Any]) -> bool:
 def _dataset(
     path: Path, parts: dict[str, Any], split: str | int, test: str | None, seed: int, task: Task | None
 ) -> Dataset:
-    from shiftproof.data.readers.loading import infer_task
+    from shiftproof.data.readers.labels import infer_task
 
     names: tuple[str, ...] = ()
     env = parts.get("env")

@@ -10,7 +10,7 @@ from shiftproof.data.readers.featurising import MOST_ATOMS
 from shiftproof.data.readers.molecule_clusters import CLOSEST
 from shiftproof.data.readers.molecule_tables import molecule_table
 from shiftproof.data.readers.smiles_column import smiles_among
-from shiftproof.data.readers.tables import TABLES, read_table
+from shiftproof.data.readers.tables import TABLES, Table, read_table
 from shiftproof.data.readers.tabular import feature_table
 from shiftproof.errors import ShiftproofError
 from shiftproof.ranges import Share
@@ -18,7 +18,7 @@ from shiftproof.registry import register
 
 
 def read_samples(
-    path: str | Path,
+    path: str | Path | Table,
     smiles: str | None = None,
     label: str | tuple[str, ...] | None = None,
     env: str | None = None,
@@ -38,7 +38,8 @@ def read_samples(
     where there is none every column is a feature (see `feature_table`).
     """
     if smiles is None:
-        smiles = smiles_among(read_table(path))
+        path = read_table(path)
+        smiles = smiles_among(path)
     if smiles is None:
         return feature_table(path, label=label, env=env, split=split, by=by, test=test, task=task, seed=seed)
     if test is not None:

@@ -1,4 +1,4 @@
-"""Tables in files: CSV and TSV (plain, .gz, .xz) and Parquet, and one sentence for everything that is none."""
+"""Tables in files: CSV and TSV (plain, .gz, .xz), Parquet, Excel, SDF; one sentence for everything that is none."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import lzma
 import re
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -17,7 +17,7 @@ import numpy as np
 from shiftproof.errors import ShiftproofError, nearest, optional
 from shiftproof.runtime.archives import require_unfolding
 
-TABLES = (".csv", ".tsv", ".parquet")
+TABLES = (".csv", ".tsv", ".parquet", ".xlsx", ".sdf")
 MISSING = ("", "nan", "na", "n/a", "null", "none", "?")  # cells, in any case, that say "not known"
 MOST_COLUMNS = 100_000  # each is a feature, and a table as wide is an image or a mistake; npz files hold those
 _SEPARATORS = ",;\t"
@@ -60,7 +60,7 @@ class Table:
 
 
 def read_table(source: Any, wanted: Sequence[str] = (), where: str | None = None) -> Table:
-    """The rows of a CSV, TSV or Parquet file, or of a frame, as text; `wanted` columns are looked for first."""
+    """The rows of a file (see `TABLES`), or of a frame, as text; `wanted` columns are looked for first."""
     if isinstance(source, Table):
         for name in wanted:
             source.find(name, "column")
@@ -75,8 +75,24 @@ def read_table(source: Any, wanted: Sequence[str] = (), where: str | None = None
         raise ShiftproofError(f"{path} is a folder, a table is a file ending in {', '.join(TABLES)}")
     if not path.exists():
         raise ShiftproofError(f"there is no file '{path}'")
-    frame = _parquet(path) if path.suffix.lower() == ".parquet" else _delimited(path, wanted, where)
-    return checked_table(frame, where, wanted)
+    frame, notes = _read(path, wanted, where)
+    table = checked_table(frame, where, wanted)
+    return replace(table, notes=(*notes, *table.notes)) if notes else table
+
+
+def _read(path: Path, wanted: Sequence[str], where: str) -> tuple[Any, tuple[str, ...]]:
+    """The cells of a file as text, and what its reader should know."""
+    ending = _plain_suffix(path)
+    if ending == ".xlsx":
+        from shiftproof.data.readers.excel_files import excel_sheet
+
+        sheet, notes = excel_sheet(path)
+        return as_text(sheet, where), notes
+    if ending == ".sdf":
+        from shiftproof.data.readers.molecule_objects import sdf_frame
+
+        return as_text(sdf_frame(path), where), ()
+    return (_parquet(path) if ending == ".parquet" else _delimited(path, wanted, where)), ()
 
 
 def checked_table(frame: Any, where: str, wanted: Sequence[str] = (), given_index: Any = None) -> Table:
@@ -121,6 +137,15 @@ def found_column(names: Sequence[str], name: str, what: str, where: str) -> str:
     rest = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
     hint = nearest(name, [known for known in names if len(known) < 80]) or f"; it has {', '.join(shown)}{rest}"
     raise ShiftproofError(f"{where} has no {what} '{_short(name)}'{hint}")
+
+
+def label_missing(source: Any) -> ShiftproofError:
+    """The error for a table whose label nobody named; it lists the columns there are."""
+    table = source if isinstance(source, Table) else read_table(source)
+    shown = ", ".join(_short(name) for name in table.names[:_NAMES_SHOWN])
+    return ShiftproofError(
+        f"{table.where}: which column holds the label? Name it: label='COLUMN', or --label COLUMN; it has {shown}"
+    )
 
 
 def as_option(names: str | Sequence[str]) -> str:
@@ -229,9 +254,18 @@ def _parquet(path: Path) -> Any:
         frame = pd.read_parquet(path)
     except (OSError, ValueError) as problem:
         raise ShiftproofError(f"{path} is not a whole Parquet file ({str(problem).splitlines()[0]})") from None
-    frame.columns = _require_different(frame.columns.tolist(), str(path))
-    texts = {name: [cell_text(value) for value in frame[name].tolist()] for name in frame.columns}
-    return pd.DataFrame(texts, dtype=str)
+    return as_text(frame, str(path))
+
+
+def as_text(frame: Any, where: str) -> Any:
+    """A frame of values as a frame of the texts that a CSV file would hold, once no two columns have one name."""
+    import pandas as pd
+
+    names = _require_different(frame.columns.tolist(), where)
+    columns = [[cell_text(value) for value in frame.iloc[:, k].tolist()] for k in range(frame.shape[1])]
+    texts = pd.DataFrame(dict(enumerate(columns)), dtype=str)
+    texts.columns = names
+    return texts
 
 
 def cell_text(value: Any) -> str:

@@ -13,7 +13,7 @@ from shiftproof.data.dataset import Dataset
 from shiftproof.data.domains import DomainSet
 from shiftproof.data.readers.labels import METRICS, is_missing, read_labels, require_different
 from shiftproof.data.readers.molecule_tables import label_columns, times_of
-from shiftproof.data.readers.tables import Table, as_names, as_option, read_table
+from shiftproof.data.readers.tables import Table, as_names, as_option, label_missing, read_table
 from shiftproof.data.readers.tensor_domains import domain_parts
 from shiftproof.data.splitting import Parts, at_random, in_order, named_parts, numbered, require_parts
 from shiftproof.errors import ShiftproofError, unknown
@@ -25,7 +25,7 @@ Splitting = Literal["environment", "random", "column", "time"]
 
 
 def feature_table(
-    path: str | Path,
+    path: str | Path | Table,
     label: str | Sequence[str] | None = None,
     env: str | None = None,
     split: str | None = None,
@@ -41,10 +41,9 @@ def feature_table(
     named in `test`, else the last), "random", "column" or "time" (see `by`); left out, it is "environment" where there
     are at least three of them and "random" otherwise. Rows with a gap or an infinite number stand in `rejected`.
     """
-    path = Path(path)
     names = as_names(label)
     if not names:
-        raise ShiftproofError(f"{path}: which column holds the label? Name it: label='COLUMN', or --label COLUMN")
+        raise label_missing(path)
     if split not in (None, "environment", "random", "column", "time"):
         raise unknown("split of a table without SMILES", str(split), ("environment", "random", "column", "time"))
     table = read_table(path, [name for name in (*names, env, by) if name not in (None, "*")])
@@ -93,11 +92,11 @@ def feature_table(
     notes = (f"{len(rejected)} of {len(table)} rows are left out",) if rejected else ()
     return Dataset(
         splits,
-        name=str(path),
+        name=table.where,
         task=labels.task,
         metric=METRICS[labels.task],
         num_classes=labels.num_classes,
-        provenance=f"{path.name}, {len(kept)} of {len(table)} rows, split by {how}",
+        provenance=f"{Path(table.where).name}, {len(kept)} of {len(table)} rows, split by {how}",
         options={
             "label": as_option(columns) if names != ("*",) else "*",
             **{key: as_option(value) for key, value in given.items() if value is not None},

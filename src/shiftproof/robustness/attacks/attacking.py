@@ -10,12 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.data.nodes import NodeGraph
-from shiftproof.errors import ShiftproofError
+from shiftproof.data.readers.loading import load_nodes
+from shiftproof.errors import ShiftproofError, kind_of
 from shiftproof.registry import attacks, fitting_options, parse_name, require_choices
 from shiftproof.robustness.attacks.situation import Situation, default_surrogate, evaluating, own_labels
 from shiftproof.robustness.budget import Budget, Perturbation
 from shiftproof.robustness.targets import check_targets
 from shiftproof.robustness.training import train_defence
+from shiftproof.robustness.user_model import as_defence
 from shiftproof.robustness.verify import verify
 
 
@@ -33,7 +35,7 @@ class Attack(Protocol):
 
 def attack(
     name: str | Attack,
-    graph: NodeGraph,
+    graph: Any,
     *,
     budget: Budget,
     surrogate: nn.Module | str | None = None,
@@ -48,8 +50,9 @@ def attack(
     """What `name` does to `graph` within `budget`, so that the targets are misclassified.
 
     `name` is a registered attack (`shiftproof list attacks`), with options if you like ("tdgia:step=0.1"), or an object
-    like `Attack`. The attacker sees the clean graph and a `surrogate` model of its own (a trained module, the
-    name of a defence to train, or none: a 3-layer GCN is trained); the true labels of the targets it never sees.
+    like `Attack`; `graph` is a `NodeGraph`, one of PyG's, or a name. The attacker sees the clean graph and a
+    `surrogate` model of its own (a trained module f(x, edge_index), one of the defences, the name of a defence to
+    train, or none: a 3-layer GCN is trained); the true labels of the targets it never sees.
     `targets` are the test nodes unless given; a given target without a neighbour is an error unless `isolated`.
     `hao` above 0 keeps injected nodes as similar to their neighbours as it is large. `compat="reference"` gives the
     released behaviour where ours departs from it. Equal seeds give equal results; the global random numbers and the
@@ -61,6 +64,9 @@ def attack(
     >>> found = sp.attack("tdgia", graph, budget=Budget(60, 20), hao=3.0)             # doctest: +SKIP
     >>> attacked = found.apply(graph)                                                 # doctest: +SKIP
     """
+    graph = graph if isinstance(graph, NodeGraph) else load_nodes(graph)
+    if not isinstance(budget, Budget):
+        raise ShiftproofError(f"'budget' is a shiftproof.robustness.Budget(nodes=..., ...), not {kind_of(budget)}")
     label = name if isinstance(name, str) else type(name).__name__
     return run_attack(
         build_attack(name, steps=steps, **options),
@@ -153,8 +159,8 @@ def _require_sense(graph: NodeGraph, budget: Budget, hao: float, compat: str | N
 
 
 def _surrogate(surrogate: nn.Module | str | None, graph: NodeGraph, seed: int) -> nn.Module:
-    if isinstance(surrogate, nn.Module):
-        return surrogate
     if surrogate is None:
         return default_surrogate(graph, seed)
+    if not isinstance(surrogate, str):
+        return as_defence(surrogate, graph)
     return train_defence(surrogate, graph, seed=seed).model
