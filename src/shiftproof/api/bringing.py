@@ -10,7 +10,7 @@ from torch import nn
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.readers.loading import load_samples
 from shiftproof.data.readers.whole_numbers import encode_categories
-from shiftproof.errors import ShiftproofError, kind_of
+from shiftproof.errors import ShiftproofError, kind_of, require_text
 from shiftproof.methods.base import Method, Network
 from shiftproof.ranges import Count, Seed, fitting
 
@@ -34,8 +34,12 @@ def brought(method: Any, data: Any, network: Any, settings: Mapping[str, Any]) -
     A network or a built method of the user's own gets whole numbers as they are: it may embed them itself.
     """
     require_method(method)
+    if isinstance(network, str):
+        require_text(network, "'network'")
     if network is not None and not isinstance(network, Network | nn.Module | str):
-        raise ShiftproofError(f"'network' is a name (see `shiftproof list networks`), a Network or a torch module, not {kind_of(network)}")
+        raise ShiftproofError(
+            f"'network' is a name (see `shiftproof list networks`), a Network or a torch module, not {kind_of(network)}"
+        )
     reading = {key: value for key, value in settings.items() if key in READING}
     others = {key: value for key, value in settings.items() if key not in READING}
     own = isinstance(network, nn.Module) or isinstance(method, Method)

@@ -60,8 +60,8 @@ def fit(
     the method (`penalty=100`), of the network (`hidden=64`) and of training (`epochs=50`, `lr=1e-2`); the data set's
     preset fills in the rest and an unknown name is an error. `protocol` ("ciga", "gala", ...) takes the preset of that
     paper where several train on the same data. `network` is the name of one ("gat"; `shiftproof list networks` shows
-    them), a `Network`, or a module of your own: a PyG module called with `(x, edge_index, edge_attr, batch)`, a module of
-    the whole batch, or a torch module of `x`.
+    them), a `Network`, or a module of your own: a PyG module called with `(x, edge_index, edge_attr, batch)`, a module
+    of the whole batch, or a torch module of `x`.
     `devices` GPUs (or processes on a CPU) train the one model together, started here or by `torchrun`.
     `balance` says how the loss terms become one gradient: "weighted" (the default) or "pair", whose options are
     settings too, or a `Balance` of your own. `callbacks` are told when the run starts, after each epoch and when it

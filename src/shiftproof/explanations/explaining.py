@@ -100,7 +100,11 @@ def layers_of(method: Method) -> int:
 
 def nodes_of(data: Any, split: str | None = None) -> NodeSet:
     """The nodes to be explained: a set of them, or a split of a data set or of a node graph."""
-    nodes = data if isinstance(data, Split) else (data if isinstance(data, Dataset) else load_samples(data))[split or "test"]
+    nodes = (
+        data
+        if isinstance(data, Split)
+        else (data if isinstance(data, Dataset) else load_samples(data))[split or "test"]
+    )
     if not isinstance(nodes, NodeSet):
         raise ShiftproofError("this run classifies nodes, and these data hold no nodes of a graph")
     return nodes

@@ -58,8 +58,8 @@ class Run:
     timing: dict[str, Any] = field(default_factory=dict)
     folder: Path | None = None
     says_more: SaysMore | None = None
-    dataset: Dataset | None = field(default=None, repr=False)
     doubts: list[str] = field(default_factory=list)
+    dataset: Dataset | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         metric = self.config.get("metric", "accuracy")
