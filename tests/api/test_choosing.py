@@ -155,6 +155,31 @@ def test_what_the_time_does_not_reach_for_is_left_out_and_said() -> None:
     assert "no candidate could be judged" in choice.reason
 
 
+def test_a_slow_network_takes_no_time_from_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    from shiftproof.api import judging
+
+    clock = [0.0]
+    cost = {"linear": 1.0, "forest": 2.0, "erm": 60.0}
+    data = table_of("binary", samples=100)
+    held = held_out(data)
+
+    def logits(candidate: Candidate, *_: object) -> torch.Tensor:
+        clock[0] += cost[candidate.name]
+        return torch.zeros(len(held.parts[0][1]))
+
+    monkeypatch.setattr(judging.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(judging, "_held_out_logits", logits)
+    monkeypatch.setattr(judging, "score", lambda *_: 0.5)
+    candidates = [
+        Candidate("forest", "forest"),
+        Candidate("linear", "linear"),
+        Candidate("erm", "erm", stops_early=True),
+    ]
+    found = judge(candidates, data, held, until=100.0, seed=0, device="cpu", settings={})
+    assert [len(one.scores) for one in found[:2]] == [10, 10]
+    assert "took 60 seconds a part" in found[2].why_not
+
+
 def test_settings_that_no_candidate_has_are_refused() -> None:
     with pytest.raises(ShiftproofError, match="none of the methods that 'auto' tries has a setting 'tree'"):
         sp.fit("auto", table_of("binary"), tree=3)

@@ -78,14 +78,18 @@ def judge(
 ) -> list[Judged]:
     """All candidates on the first part, then all on the next, as far as the time reaches (to `until`, monotonic).
 
-    Who is so slow that the time does not reach for three parts of it is left out after its first, and who is behind the
-    best beyond chance is judged no further.
+    Those trained by gradients come when the others are through, with the time that is left: one part of a network takes
+    as long as all parts of a forest. Who is so slow that the time does not reach for three parts of it is left out
+    after its first, and who is behind the best beyond chance is judged no further.
     """
     found = [Judged(candidate) for candidate in candidates]
-    for number, (trained, judged) in enumerate(held.parts):
-        running = [one for one in found if not one.why_not and not _beaten(one, found, held.ratio)]
+    turns = [(late, number) for late in (False, True) for number in range(len(held.parts))]
+    for late, number in turns:
+        trained, judged = held.parts[number]
+        group = [one for one in found if one.candidate.stops_early == late]
+        running = [one for one in group if not one.why_not and not _beaten(one, found, held.ratio)]
         if number >= LEAST_PARTS and time.monotonic() + sum(one.each for one in running) > until:
-            break
+            continue
         for place, one in enumerate(running):
             if not number:
                 tell(one.name)
