@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 
 from shiftproof.errors import ShiftproofError
@@ -119,18 +117,16 @@ def test_the_interval_of_a_difference_is_students_over_data_sets_of_their_own_sp
     assert not interval_of_average([[0.5], [0.4, 0.3]]).enough
 
 
-@given(st.integers(0, 10_000))
-@settings(max_examples=15, deadline=None)
-def test_of_true_claims_few_are_said_not_to_hold(seed):
+def test_of_true_claims_few_are_said_not_to_hold():
     """Where the means of two methods are equal, a verdict in either direction is wrong, and comes in one of twenty."""
-    draw = np.random.default_rng(seed)
+    draw = np.random.default_rng(0)
     wrong = 0
-    for _ in range(200):
+    for _ in range(1000):
         rows = [
             row(d, m, draw.normal(0.5, s, 5).tolist()) for d, s in (("a", 0.05), ("b", 0.2)) for m in ("mine", "erm")
         ]
         wrong += better(MINE, ERM)(rows).verdict != "undecided"
-    assert wrong < 200 * 0.05 + 4 * np.sqrt(200 * 0.05 * 0.95)
+    assert wrong < 1000 * 0.05 + 4 * np.sqrt(1000 * 0.05 * 0.95)
 
 
 def test_few_seeds_decide_nothing_however_far_apart_they_are():
