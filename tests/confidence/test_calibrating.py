@@ -251,3 +251,15 @@ def test_the_classifier_predicts_sets_of_its_own_classes() -> None:
     sets = model.predict_set(rows(2, 1000).x.numpy())
     truth = names[rows(2, 1000).y.numpy()]
     assert 0.7 < np.mean([label in one for label, one in zip(truth, sets, strict=True)]) < 0.95
+
+
+def test_the_regressor_predicts_intervals_in_the_units_of_the_values() -> None:
+    parts = [rows(seed, 600, task="regression") for seed in (0, 1, 2)]
+    x, y = zip(*((part.x.numpy(), 100 * part.y.numpy() + 7) for part in parts), strict=True)
+    model = sp.ShiftproofRegressor("linear", validation=0).fit(x[0], y[0])
+    with pytest.raises(ShiftproofError, match="not calibrated"):
+        model.predict_interval(x[1])
+    ends = model.calibrate(x[1], y[1], coverage=0.8).predict_interval(x[2])
+    assert ends.shape == (600, 2)
+    assert 0.7 < ((ends[:, 0] <= y[2]) & (y[2] <= ends[:, 1])).mean() < 0.9
+    assert ((ends[:, 0] <= model.predict(x[2])) & (model.predict(x[2]) <= ends[:, 1])).all()

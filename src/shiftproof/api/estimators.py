@@ -288,6 +288,36 @@ class ShiftproofRegressor(RegressorMixin, _Estimator):
         """The value of every sample, in the units of `y`."""
         return self._logits(X).reshape(-1) * self.scale_ + self.mean_
 
+    def calibrate(self, X: Any, y: Any, env: Any = None, *, coverage: float = 0.9) -> Self:
+        """Calibrate on samples that were not trained on; from then on there is `predict_interval`.
+
+        `env` holds each sample's environment: intervals are then careful for an environment that was not seen.
+        """
+        check_is_fitted(self, "run_")
+        samples, kept, _ = as_samples(X, skip=self.on_error == "skip")
+        samples = encoded(samples, self.run_.config.get("reading"))
+        values = (_labels(y, "regressor").astype(np.float64)[kept] - self.mean_) / self.scale_
+        samples.y = torch.from_numpy(values.astype(np.float32))
+        if env is not None:
+            samples.env = numbered_env(np.asarray(env)[kept])[0]
+        self.run_ = calibrate(self.run_, samples, coverage=coverage, seed=self.seed)
+        return self
+
+    def predict_interval(self, X: Any) -> np.ndarray:
+        """`[samples, 2]`: the ends that each truth lies between as often as `calibrate` was asked for.
+
+        They are in the units of `y`; a row that cannot be used has NaN, and where too few rows calibrate an end is
+        infinite.
+        """
+        check_is_fitted(self, "run_")
+        if self.run_.says_more is None:
+            raise ShiftproofError("the regressor is not calibrated: calibrate(X, y) takes samples it did not see")
+        samples, kept, problems = as_samples(X, skip=self.on_error == "skip")
+        told = self.run_.predict(encoded(samples, self.run_.config.get("reading")))
+        ends = np.full((len(kept) + len(problems), 2), np.nan)
+        ends[kept] = np.column_stack([told.low or (), told.high or ()]).astype(float)
+        return ends * self.scale_ + self.mean_
+
     def _learned(self) -> dict[str, Any]:
         return {"mean": self.mean_, "scale": self.scale_}
 
