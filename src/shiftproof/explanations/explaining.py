@@ -125,6 +125,9 @@ def graphs_of(data: Any, split: str | None = None, *, model: Any = None, smiles:
         if given.samples is None:
             raise ShiftproofError(said)
         warnings.warn(said, stacklevel=3)
+    if isinstance(given.samples, NodeSet):
+        named = f"'{data}'" if isinstance(data, str | Path) else "what was given"
+        raise ShiftproofError(f"{named} is one graph whose nodes are classified, and the model is one of whole graphs")
     if not isinstance(given.samples, GraphSet):
         raise ShiftproofError("reasons are given for graphs; this data set holds plain tensors")
     if not len(given.samples):
