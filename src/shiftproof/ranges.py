@@ -90,6 +90,8 @@ Chance = Annotated[float, Range(0, 1, open="both")]
 Count = Annotated[int, AtLeast(1)]
 Whole = Annotated[int, AtLeast(0)]
 Seed = Annotated[int, Range(0, MOST_SEED)]
+Width = Annotated[int, Range(1, 65536)]  # one square layer of the widest takes 16 GiB
+Layers = Annotated[int, Range(1, 1000)]
 
 _Made = TypeVar("_Made", bound=Callable[..., Any])
 

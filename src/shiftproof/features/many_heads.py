@@ -13,6 +13,7 @@ from shiftproof.features.method import FeatureMethod
 from shiftproof.features.probes import DFR
 from shiftproof.features.sweep import HeadSweep, LinearHeadSweep, cache_features
 from shiftproof.methods.base import Batch, DataShape, Network, Trains
+from shiftproof.ranges import Count, NonNegative, Positive
 from shiftproof.registry import register, with_options_of
 from shiftproof.runtime.files import write_json
 from shiftproof.statistics.metrics import LOWER_IS_BETTER, Predictions, measure
@@ -38,9 +39,9 @@ class ManyHeads(FeatureMethod):
         *,
         network: Network | str | nn.Module | None = None,
         objectives: tuple[str, ...] = ("erm", "irm", "vrex", "irmx", "iga", "fishr", "groupdro"),
-        penalties: tuple[float, ...] = (1e1, 1e2, 1e3, 1e4, 1e5),
-        head_steps: tuple[int, ...] = (100, 500),
-        head_lr: float = 1e-3,
+        penalties: tuple[NonNegative, ...] = (1e1, 1e2, 1e3, 1e4, 1e5),
+        head_steps: tuple[Count, ...] = (100, 500),
+        head_lr: Positive = 1e-3,
         probe: bool = False,
         spurious: str | None = None,
         **options: Any,

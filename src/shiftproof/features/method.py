@@ -30,6 +30,7 @@ from shiftproof.objectives import (
     sample_losses,
     vrex_penalty,
 )
+from shiftproof.ranges import Count, NonNegative
 from shiftproof.registry import register, with_options_of
 
 Objective = Literal["erm", "irm", "vrex", "irmx", "ib-irm", "clove", "iga", "fishr", "groupdro"]
@@ -46,12 +47,12 @@ class FeatureMethod(EnvironmentMethod):
         *,
         network: Network | str | nn.Module | None = None,
         features: Features = "ifeat",
-        rounds: int = 2,
-        round_epochs: int = 20,
-        round_steps: int | None = None,
-        discovery_epochs: tuple[int, ...] = (),
-        synthesis_epochs: int | None = None,
-        retention: float = 0.01,
+        rounds: Count = 2,
+        round_epochs: Count = 20,
+        round_steps: Count | None = None,
+        discovery_epochs: tuple[Count, ...] = (),
+        synthesis_epochs: Count | None = None,
+        retention: NonNegative = 0.01,
         dro_includes_retention: bool = False,
         merge: Merge = "uniform",
         termination: Termination | None = None,
@@ -166,9 +167,9 @@ class FeATMethod(FeatureMethod):
         *,
         network: Network | str | nn.Module | None = None,
         objective: Objective = "irm",
-        penalty: float = 1.0,
-        ib_penalty: float = 1.0,
-        step: float = 0.01,
+        penalty: NonNegative = 1.0,
+        ib_penalty: NonNegative = 1.0,
+        step: NonNegative = 0.01,
         head: Literal["new", "merged"] = "new",
         **options: Any,
     ) -> None:

@@ -11,6 +11,7 @@ from shiftproof.methods.base import DataShape, Method, Network, as_network, make
 from shiftproof.methods.how_trained import HowTrained
 from shiftproof.nn import pool
 from shiftproof.objectives import sample_losses
+from shiftproof.ranges import Share
 from shiftproof.registry import register
 
 
@@ -22,7 +23,7 @@ class ASAP(Method):
     (docs/papers/ciga.md#asap); neither reads edge features.
     """
 
-    def __init__(self, shape: DataShape, *, network: Network | str | None = None, ratio: float = 0.25) -> None:
+    def __init__(self, shape: DataShape, *, network: Network | str | None = None, ratio: Share = 0.25) -> None:
         super().__init__(shape)
         from shiftproof.nn.cluster_pooling import ClusterPooling
 

@@ -16,6 +16,7 @@ from shiftproof.methods.grea import every_pair
 from shiftproof.methods.interpretable import InterpretableMethod
 from shiftproof.nn.frozen_running_stats import still_statistics
 from shiftproof.objectives import sample_losses
+from shiftproof.ranges import NonNegative, Whole
 from shiftproof.registry import register, with_options_of
 
 
@@ -36,9 +37,9 @@ class CAL(InterpretableMethod):
         shape: DataShape,
         *,
         network: Network | str | None = None,
-        penalty: float = 0.5,
+        penalty: NonNegative = 0.5,
         pairs: Literal["permuted", "all"] = "permuted",
-        terms_from: int = 0,
+        terms_from: Whole = 0,
         **options: Any,
     ) -> None:
         super().__init__(shape, network=network, **options)

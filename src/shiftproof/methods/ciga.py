@@ -13,10 +13,11 @@ from shiftproof.data.graphs import GraphBatch
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.base import DataShape, Network, as_network, make_head, variant
 from shiftproof.methods.how_trained import HowTrained
-from shiftproof.methods.interpretable import ClassifierInput, Extraction, InterpretableMethod, Rounding, Scorer
+from shiftproof.methods.interpretable import ClassifierInput, Extraction, InterpretableMethod, Kept, Rounding, Scorer
 from shiftproof.nn import GraphFeaturizer, Subgraph, pool, segment_mean
 from shiftproof.nn.frozen_running_stats import still_statistics
 from shiftproof.objectives import hinge, supervised_contrastive
+from shiftproof.ranges import NonNegative, Positive, Width
 from shiftproof.registry import register
 
 Contrast = Literal["rep", "feat", "feat_weighted"]
@@ -50,19 +51,19 @@ class CIGA(InterpretableMethod):
         shape: DataShape,
         *,
         network: Network | str | None = None,
-        alpha: float = 4.0,
-        beta: float = 0.0,
-        ratio: float = 0.25,
+        alpha: NonNegative = 4.0,
+        beta: NonNegative = 0.0,
+        ratio: Kept = 0.25,
         rounding: Rounding = "ceil",
         edge_scorer: Scorer = "mlp",
         scorer_norm: bool = False,
         classifier_input: ClassifierInput = "feat",
-        classifier_width: int | None = None,
+        classifier_width: Width | None = None,
         contrast: Contrast = "feat",
         contrast_pool: Literal["sum", "mean", "max"] = "sum",
         contrast_variant: str = "mul",
         denominator: Literal["all", "negatives"] = "all",
-        temperature: float = 1.0,
+        temperature: Positive = 1.0,
         spurious: Spurious = "shared",
         hinge_normalize: Literal["active", "N"] = "active",
         symmetric: bool = False,

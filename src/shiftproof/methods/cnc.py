@@ -11,6 +11,7 @@ from shiftproof.data.dataset import Dataset
 from shiftproof.methods.base import Batch, DataShape, Network, Trains, reference_model
 from shiftproof.methods.erm import ERM
 from shiftproof.objectives import sample_losses, supervised_contrastive
+from shiftproof.ranges import NonNegative, Whole
 from shiftproof.registry import register
 
 
@@ -29,9 +30,9 @@ class CNC(ERM):
         shape: DataShape,
         *,
         network: Network | str | nn.Module | None = None,
-        alpha: float = 1.0,
+        alpha: NonNegative = 1.0,
         variant: Literal["cnc", "cncp", "cnc-original"] = "cnc",
-        reference_epochs: int | None = None,
+        reference_epochs: Whole | None = None,
     ) -> None:
         super().__init__(shape, network=network)
         self.reference_network = network if isinstance(network, (Network, str)) else None

@@ -19,6 +19,7 @@ from shiftproof.objectives import (
     spectral_decoupling,
     vrex_penalty,
 )
+from shiftproof.ranges import NonNegative
 from shiftproof.registry import register
 
 TERMS = ("irm", "vrex", "ib", "fishr", "clove", "iga", "sd")
@@ -41,7 +42,7 @@ class Composite(EnvironmentMethod):
         *,
         network: Network | str | nn.Module | None = None,
         terms: str = "irm+vrex",
-        penalty: float = 1.0,
+        penalty: NonNegative = 1.0,
         estimator: Literal["full", "halves", "cross"] = "full",
         environments: Environments = "auto",
         reduction: Literal["mean", "sum"] = "mean",

@@ -8,6 +8,7 @@ from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import Batch, DataShape, Network
 from shiftproof.methods.erm import ERM
 from shiftproof.objectives import sample_losses, supervised_contrastive
+from shiftproof.ranges import NonNegative, Positive
 from shiftproof.registry import register
 
 
@@ -23,8 +24,8 @@ class Contrast(ERM):
         shape: DataShape,
         *,
         network: Network | str | nn.Module | None = None,
-        alpha: float = 4.0,
-        temperature: float = 1.0,
+        alpha: NonNegative = 4.0,
+        temperature: Positive = 1.0,
     ) -> None:
         super().__init__(shape, network=network)
         if shape.task not in ("multiclass", "binary"):

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from shiftproof.methods.base import Batch, DataShape, Network
 from shiftproof.methods.environments import EnvironmentMethod, Environments
 from shiftproof.objectives import coral_penalty
+from shiftproof.ranges import NonNegative
 from shiftproof.registry import register
 
 
@@ -27,7 +28,7 @@ class CORAL(EnvironmentMethod):
         shape: DataShape,
         *,
         network: Network | str | nn.Module | None = None,
-        penalty: float = 1.0,
+        penalty: NonNegative = 1.0,
         environments: Environments = "auto",
         reduction: Literal["mean", "sum"] = "mean",
     ) -> None:

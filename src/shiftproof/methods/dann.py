@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from shiftproof.errors import ShiftproofError
 from shiftproof.methods.adversary import Discriminator, as_it_is, reversed_gradient
 from shiftproof.methods.base import Batch, DataShape, Network, width_of
 from shiftproof.methods.environments import EnvironmentMethod, Environments
 from shiftproof.methods.how_trained import HowTrained
 from shiftproof.objectives import sample_losses
+from shiftproof.ranges import BelowOne, Layers, NonNegative, Whole, Width
 from shiftproof.registry import register
 
 
@@ -38,19 +38,17 @@ class DANN(EnvironmentMethod):
         shape: DataShape,
         *,
         network: Network | str | nn.Module | None = None,
-        strength: float = 1.0,
-        discriminator_steps: int = 1,
-        gradient_penalty: float = 0.0,
-        width: int = 256,
-        depth: int = 3,
-        discriminator_dropout: float = 0.0,
-        discriminator_decay: float = 0.0,
+        strength: NonNegative = 1.0,
+        discriminator_steps: Whole = 1,
+        gradient_penalty: NonNegative = 0.0,
+        width: Width = 256,
+        depth: Layers = 3,
+        discriminator_dropout: BelowOne = 0.0,
+        discriminator_decay: NonNegative = 0.0,
         environments: Environments = "auto",
         reduction: Literal["mean", "sum"] = "mean",
     ) -> None:
         super().__init__(shape, network=network, environments=environments, reduction=reduction)
-        if discriminator_steps < 0 or strength < 0 or gradient_penalty < 0:
-            raise ShiftproofError("'discriminator_steps', 'strength' and 'gradient_penalty' of dann are not negative")
         features = width_of(self.featurizer)
         self.discriminator = Discriminator(
             features, self.num_envs, width=width, depth=depth, dropout=discriminator_dropout

@@ -13,6 +13,7 @@ from shiftproof.methods.ciga import SpuriousHead
 from shiftproof.methods.interpretable import InterpretableMethod
 from shiftproof.nn.frozen_running_stats import still_statistics
 from shiftproof.objectives import sample_losses
+from shiftproof.ranges import NonNegative
 from shiftproof.registry import register, with_options_of
 
 
@@ -30,7 +31,7 @@ class DIR(InterpretableMethod):
 
     @with_options_of(InterpretableMethod)
     def __init__(
-        self, shape: DataShape, *, network: Network | str | None = None, penalty: float = 0.01, **options: Any
+        self, shape: DataShape, *, network: Network | str | None = None, penalty: NonNegative = 0.01, **options: Any
     ) -> None:
         super().__init__(shape, network=network, **options)
         self.penalty = penalty

@@ -17,6 +17,7 @@ from shiftproof.methods.how_trained import HowTrained
 from shiftproof.methods.interpretable import Extraction, InterpretableMethod
 from shiftproof.nn.frozen_running_stats import still_statistics
 from shiftproof.objectives import generalised_cross_entropy
+from shiftproof.ranges import NonNegative, Share, Whole
 from shiftproof.registry import register, with_options_of
 
 
@@ -42,19 +43,17 @@ class DisC(InterpretableMethod):
         shape: DataShape,
         *,
         network: Network | str | None = None,
-        penalty: float = 1.0,
-        q: float = 0.7,
+        penalty: NonNegative = 1.0,
+        q: Share = 0.7,
         swap: bool = False,
-        swap_from: int = 100,
-        swap_penalty: float = 15.0,
-        terms_from: int = 0,
+        swap_from: Whole = 100,
+        swap_penalty: NonNegative = 15.0,
+        terms_from: Whole = 0,
         **options: Any,
     ) -> None:
         super().__init__(shape, network=network, **options)
         if shape.task not in ("multiclass", "binary"):
             raise ShiftproofError(f"DisC compares the probabilities of classes and takes no {shape.task} labels")
-        if not 0 < q <= 1:
-            raise ShiftproofError(f"'q' lies above 0 and up to 1, not at {q}")
         self.q, self.swap, self.terms_from = q, swap, terms_from
         self.later = {"bias": (terms_from, penalty)}  # from which epoch on a term counts, and how much
         if swap:

@@ -15,6 +15,7 @@ from shiftproof.methods.base import Batch, DataShape, Network, Trains, reference
 from shiftproof.methods.how_trained import HowTrained
 from shiftproof.methods.irm import IRM, Estimator
 from shiftproof.objectives import infer_environments, irm_penalty
+from shiftproof.ranges import NonNegative, Whole
 from shiftproof.registry import register
 
 RELEASED_STEPS = 20  # docs/papers/gala.md#eiil
@@ -45,12 +46,12 @@ class EIIL(IRM):
         shape: DataShape,
         *,
         network: Network | str | nn.Module | None = None,
-        penalty: float = 1.0,
+        penalty: NonNegative = 1.0,
         estimator: Estimator = "full",
         reduction: Literal["mean", "sum"] = "mean",
         solver: Literal["adam", "sign"] = "adam",
-        inference_steps: int = 10_000,
-        reference_epochs: int | None = None,
+        inference_steps: Whole = 10_000,
+        reference_epochs: Whole | None = None,
         compat: Literal["reference"] | None = None,
     ) -> None:
         if compat not in (None, "reference"):

@@ -8,11 +8,11 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import Batch, DataShape, Network
 from shiftproof.methods.environments import EnvironmentMethod, Environments
 from shiftproof.methods.how_trained import HowTrained
 from shiftproof.objectives import sample_losses
+from shiftproof.ranges import Share
 from shiftproof.registry import register
 
 
@@ -33,14 +33,12 @@ class Fish(EnvironmentMethod):
         shape: DataShape,
         *,
         network: Network | str | nn.Module | None = None,
-        meta_lr: float = 0.5,
+        meta_lr: Share = 0.5,
         per_domain: bool = False,
         environments: Environments = "auto",
         reduction: Literal["mean", "sum"] = "mean",
     ) -> None:
         super().__init__(shape, network=network, environments=environments, reduction=reduction)
-        if not 0 < meta_lr <= 1:
-            raise ShiftproofError(f"option 'meta_lr' of fish is above 0 and at most 1, not {meta_lr}")
         self.meta_lr, self.per_domain = meta_lr, per_domain
         self.outset: list[Tensor] = []
 

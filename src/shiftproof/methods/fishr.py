@@ -7,11 +7,11 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import Batch, DataShape, Network, width_of
 from shiftproof.methods.environments import EnvironmentMethod, Environments
 from shiftproof.objectives import head_gradient_variances
 from shiftproof.objectives.segments import spread_over_present
+from shiftproof.ranges import BelowOne, NonNegative
 from shiftproof.registry import register
 
 
@@ -34,15 +34,13 @@ class Fishr(EnvironmentMethod):
         shape: DataShape,
         *,
         network: Network | str | nn.Module | None = None,
-        penalty: float = 1000.0,
-        smoothing: float = 0.95,
+        penalty: NonNegative = 1000.0,
+        smoothing: BelowOne = 0.95,
         centred: bool = True,
         environments: Environments = "auto",
         reduction: Literal["mean", "sum"] = "mean",
     ) -> None:
         super().__init__(shape, network=network, environments=environments, reduction=reduction)
-        if not 0 <= smoothing < 1:
-            raise ShiftproofError(f"option 'smoothing' of fishr is a number from 0 to below 1, not {smoothing}")
         self.smoothing, self.centred = smoothing, centred
         self.weights = {"task": 1.0, "fishr": penalty}
         last = self.head[-1] if isinstance(self.head, nn.Sequential) else self.head

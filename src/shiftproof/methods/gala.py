@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -15,9 +15,10 @@ from shiftproof.methods.assistant import AssistantModel, AssistantSelection, Env
 from shiftproof.methods.base import DataShape, Network, Trains
 from shiftproof.methods.ciga import CIGA
 from shiftproof.methods.how_trained import HowTrained
-from shiftproof.methods.upsampling import Upsampling, require_upsampling, upsampled
+from shiftproof.methods.interpretable import Kept
+from shiftproof.methods.upsampling import Upsampling, upsampled
 from shiftproof.objectives import hinge, proxy_contrast
-from shiftproof.ranges import Range
+from shiftproof.ranges import Count, NonNegative, Positive, Whole
 from shiftproof.registry import register, with_options_of
 
 
@@ -56,21 +57,21 @@ class GALA(CIGA):
         shape: DataShape,
         *,
         network: Network | str | None = None,
-        alpha: float = 1.0,
-        beta: float = 0.0,
+        alpha: NonNegative = 1.0,
+        beta: NonNegative = 0.0,
         assistant: AssistantModel = "erm",
         assistant_select: AssistantSelection = "val",
-        assistant_contrast: float = 0.0,
-        assistant_ratio: Annotated[float, Range(0, 1, open="low", also=(-1,))] | None = None,
-        reference_epochs: int | None = None,
+        assistant_contrast: NonNegative = 0.0,
+        assistant_ratio: Kept | None = None,
+        reference_epochs: Whole | None = None,
         proxy: str | Tensor = "cluster",
-        clusters: int = 3,
+        clusters: Count = 3,
         anchors: Literal["all", "incorrect"] = "all",
         upsample: Upsampling = "auto",
         upsample_in: Literal["all", "task", "contrast"] = "all",
-        terms_from: int = 0,
+        terms_from: Whole = 0,
         denominator: Literal["pairs", "infonce"] = "pairs",
-        temperature: float = 1.0,
+        temperature: Positive = 1.0,
         **options: Any,
     ) -> None:
         if shape.task not in ("multiclass", "binary"):
@@ -79,9 +80,6 @@ class GALA(CIGA):
             raise unknown("anchors", anchors, ("all", "incorrect"))
         if upsample_in not in ("all", "task", "contrast"):
             raise unknown("upsample_in", upsample_in, ("all", "task", "contrast"))
-        if clusters < 1:
-            raise ShiftproofError(f"'clusters' is a whole number from 1, not {clusters}")
-        require_upsampling(upsample)
         super().__init__(shape, network=network, alpha=alpha, beta=beta, temperature=temperature, **options)
         self.network = network
         self.assistant = EnvironmentAssistant(

@@ -13,10 +13,11 @@ from shiftproof.data.graphs import GraphBatch, GraphSet
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import DataShape, Method, Trains, variant
 from shiftproof.methods.counting import row_hashes
-from shiftproof.methods.graphlets import GraphletCounter, GraphletTable, graphlet_table, pair_bit, require_size
+from shiftproof.methods.graphlets import GraphletCounter, GraphletTable, Size, graphlet_table, pair_bit
 from shiftproof.methods.how_trained import HowTrained
 from shiftproof.nn import GNNEncoder, NodeBatchNorm
 from shiftproof.objectives import sample_losses
+from shiftproof.ranges import BelowOne, Count, Layers, Whole, Width
 from shiftproof.registry import register
 
 SMOOTHING = 1e-4  # docs/papers/ciga.md#size-shift-baselines: count / (Σ count + 1e-4)
@@ -36,9 +37,8 @@ class Gamma(Method):
     class_weight: Tensor
     sized = ("types",)  # tensors whose size follows the training data
 
-    def __init__(self, shape: DataShape, *, size: int, min_graphs: int, class_weights: bool) -> None:
+    def __init__(self, shape: DataShape, *, size: Size, min_graphs: Count, class_weights: bool) -> None:
         super().__init__(shape)
-        require_size(size)
         if shape.kind != "graphs":
             raise ShiftproofError(f"{type(self).__name__} works on graphs, not on plain tensors")
         self.size, self.min_graphs, self.class_weights = size, min_graphs, class_weights
@@ -115,11 +115,11 @@ class GammaOneHot(Gamma):
         self,
         shape: DataShape,
         *,
-        size: int = 4,
-        min_graphs: int = 1,
+        size: Size = 4,
+        min_graphs: Count = 1,
         class_weights: bool = True,
-        mlp_width: int = 128,
-        mlp_dropout: float = 0.3,
+        mlp_width: Width = 128,
+        mlp_dropout: BelowOne = 0.3,
     ) -> None:
         super().__init__(shape, size=size, min_graphs=min_graphs, class_weights=class_weights)
         self.columns = nn.Parameter(torch.zeros(0, mlp_width))
@@ -158,18 +158,16 @@ class GammaGIN(Gamma):
         self,
         shape: DataShape,
         *,
-        size: int = 4,
-        min_graphs: int = 1,
+        size: Size = 4,
+        min_graphs: Count = 1,
         class_weights: bool = True,
-        width: int = 32,
-        gnn_layers: int = 2,
-        mlp_width: int = 128,
-        mlp_dropout: float = 0.3,
-        permutations: int = 0,
+        width: Width = 32,
+        gnn_layers: Layers = 2,
+        mlp_width: Width = 128,
+        mlp_dropout: BelowOne = 0.3,
+        permutations: Whole = 0,
     ) -> None:
         super().__init__(shape, size=size, min_graphs=min_graphs, class_weights=class_weights)
-        if permutations < 0:
-            raise ShiftproofError(f"'permutations' is a whole number from 0, not {permutations}")
         inputs = shape.in_shape[0]
         self.permutations = permutations
         self.encoder = GNNEncoder(inputs + (size if permutations else 0), hidden=width, layers=gnn_layers, conv="gin")

@@ -14,6 +14,7 @@ from shiftproof.methods.explanation import Explanation
 from shiftproof.methods.how_trained import HowTrained
 from shiftproof.nn import GraphFeaturizer, lift_to_edges, segment_mean, segment_sum
 from shiftproof.objectives import sample_losses
+from shiftproof.ranges import Count, NonNegative, Whole
 from shiftproof.registry import register
 
 
@@ -34,10 +35,10 @@ class GIB(Method):
         shape: DataShape,
         *,
         network: Network | str | None = None,
-        information: float = 0.3,
-        connectivity: float = 5.0,
-        inner_steps: int = 20,
-        inner_patience: int = 5,
+        information: NonNegative = 0.3,
+        connectivity: NonNegative = 5.0,
+        inner_steps: Whole = 20,
+        inner_patience: Count = 5,
         form: Literal["ciga", "gmt"] = "ciga",
     ) -> None:
         super().__init__(shape)

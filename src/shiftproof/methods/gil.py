@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from shiftproof.data.graphs import GraphBatch
-from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.errors import unknown
 from shiftproof.methods.assistant import cosine_kmeans, nearest_centre
 from shiftproof.methods.base import DataShape, Network
 from shiftproof.methods.how_trained import HowTrained
 from shiftproof.methods.interpretable import InterpretableMethod
 from shiftproof.nn.frozen_running_stats import still_statistics
 from shiftproof.objectives import env_risks, iga_penalty, mean_over_present
+from shiftproof.ranges import Count, NonNegative, Whole
 from shiftproof.registry import register, with_options_of
 
 
@@ -41,16 +42,14 @@ class GIL(InterpretableMethod):
         shape: DataShape,
         *,
         network: Network | str | None = None,
-        penalty: float = 1e-3,
-        clusters: int = 3,
+        penalty: NonNegative = 1e-3,
+        clusters: Count = 3,
         cluster_every: Literal["batch", "epoch"] = "batch",
         gradients_of: Literal["head", "all"] = "head",
-        terms_from: int = 0,
+        terms_from: Whole = 0,
         **options: Any,
     ) -> None:
         super().__init__(shape, network=network, **options)
-        if clusters < 1:
-            raise ShiftproofError(f"'clusters' is a whole number from 1, not {clusters}")
         if cluster_every not in ("batch", "epoch"):
             raise unknown("cluster_every", cluster_every, ("batch", "epoch"))
         if gradients_of not in ("head", "all"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.methods.base import DataShape
 from shiftproof.methods.counting import Counts
-from shiftproof.methods.graphlets import GraphletCounter, require_size
+from shiftproof.methods.graphlets import GraphletCounter, Size
 from shiftproof.methods.kernel_svm import KernelSVM, Normalise
 from shiftproof.registry import register
 
@@ -19,9 +19,8 @@ class GCKernel(KernelSVM):
     """
 
     def __init__(
-        self, shape: DataShape, *, size: int = 4, attributed: bool = False, normalise: Normalise = "share"
+        self, shape: DataShape, *, size: Size = 4, attributed: bool = False, normalise: Normalise = "share"
     ) -> None:
-        require_size(size)
         super().__init__(shape, settings=(size,), normalise=normalise)
         self.counter = GraphletCounter(size, attributed=attributed, smaller=True)
 

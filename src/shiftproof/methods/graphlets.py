@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -11,8 +12,10 @@ from torch import Tensor
 from shiftproof.data.graphs import GraphBatch
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.counting import Adjacency, Counts, mix, refine, row_hashes, spread
+from shiftproof.ranges import Range
 
 SIZES = (3, 4, 5)
+Size = Annotated[int, Range(min(SIZES), max(SIZES))]
 AT_ONCE = 2_000_000  # about as many graphlets are held in memory at a time
 MOST_CACHED = 50_000_000  # rows of counts that are kept before the oldest are forgotten
 

@@ -11,6 +11,7 @@ from shiftproof.methods.base import DataShape, Network
 from shiftproof.methods.interpretable import InterpretableMethod
 from shiftproof.nn.frozen_running_stats import still_statistics
 from shiftproof.objectives import sample_losses
+from shiftproof.ranges import NonNegative, Whole
 from shiftproof.registry import register, with_options_of
 
 
@@ -32,9 +33,9 @@ class GREA(InterpretableMethod):
         shape: DataShape,
         *,
         network: Network | str | None = None,
-        penalty: float = 1.0,
+        penalty: NonNegative = 1.0,
         detach_env: bool = False,
-        terms_from: int = 0,
+        terms_from: Whole = 0,
         **options: Any,
     ) -> None:
         super().__init__(shape, network=network, **options)

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from shiftproof.methods.base import Batch, DataShape, Network
 from shiftproof.methods.environments import EnvironmentMethod, Environments
 from shiftproof.objectives import GroupWeights, env_risks, worst_risk
+from shiftproof.ranges import NonNegative
 from shiftproof.registry import register
 
 
@@ -24,7 +25,7 @@ class GroupDRO(EnvironmentMethod):
         shape: DataShape,
         *,
         network: Network | str | nn.Module | None = None,
-        step: float = 0.01,
+        step: NonNegative = 0.01,
         environments: Environments = "auto",
     ) -> None:
         super().__init__(shape, network=network, environments=environments)

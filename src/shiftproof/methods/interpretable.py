@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor, nn
@@ -15,9 +15,11 @@ from shiftproof.methods.base import DataShape, Method, Network, as_network, make
 from shiftproof.methods.explanation import Explanation
 from shiftproof.nn import EdgeScorer, GraphFeaturizer, Subgraph, edge_subgraph, top_edges
 from shiftproof.objectives import sample_losses
+from shiftproof.ranges import Range, Width
 
 Rounding = Literal["ceil", "floor"]
 Scorer = Literal["mlp", "dot"]
+Kept = Annotated[float, Range(0, 1, open="low", also=(-1,))]  # -1: all of them
 ClassifierInput = Literal["raw", "feat"]
 
 
@@ -36,7 +38,7 @@ class InterpretableMethod(Method):
 
     .. math:: h = GNN_g(G),\\; s_{uv} = MLP([h_u ‖ h_v]),\\; \\hat G_c = top_r(s),\\; \\hat y = f_c(\\hat G_c; σ(s))
 
-    `ratio` is the share of each graph's edges that is kept (negative: all of them, told apart by their weights only),
+    `ratio` is the share of each graph's edges that is kept (-1: all of them, told apart by their weights only),
     `rounding` how a broken number of edges is rounded. The classifier reads the `"raw"` features of the kept nodes or
     their embeddings (`"feat"`). `classifier_width` is its width where it differs from the first network's.
     `share_encoder` lets the classifier's own encoder, without gradient, score the edges too
@@ -48,20 +50,18 @@ class InterpretableMethod(Method):
         shape: DataShape,
         *,
         network: Network | str | None = None,
-        ratio: float = 0.25,
+        ratio: Kept = 0.25,
         rounding: Rounding = "ceil",
         edge_scorer: Scorer = "mlp",
         scorer_norm: bool = False,
         classifier_input: ClassifierInput = "feat",
-        classifier_width: int | None = None,
+        classifier_width: Width | None = None,
         symmetric: bool = False,
         share_encoder: bool = False,
     ) -> None:
         super().__init__(shape)
         if shape.kind != "graphs":
             raise ShiftproofError(f"{type(self).__name__} works on graphs, not on plain tensors")
-        if classifier_width is not None and classifier_width < 1:
-            raise ShiftproofError(f"'classifier_width' is a whole number from 1, not {classifier_width}")
         spec = as_network(network)
         width = classifier_width or spec.hidden
         inputs = spec.hidden if classifier_input == "feat" else shape.in_shape[0]

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from shiftproof.methods.base import Batch, DataShape, Network
 from shiftproof.methods.environments import EnvironmentMethod, Environments
 from shiftproof.objectives import env_risks, ib_penalty, irm_penalty, vrex_penalty
+from shiftproof.ranges import NonNegative
 from shiftproof.registry import register, with_options_of
 
 Estimator = Literal["full", "halves", "cross"]
@@ -29,7 +30,7 @@ class IRM(EnvironmentMethod):
         shape: DataShape,
         *,
         network: Network | str | nn.Module | None = None,
-        penalty: float = 1.0,
+        penalty: NonNegative = 1.0,
         estimator: Estimator = "full",
         environments: Environments = "auto",
         reduction: Literal["mean", "sum"] = "mean",
@@ -58,8 +59,8 @@ class IRMX(EnvironmentMethod):
         shape: DataShape,
         *,
         network: Network | str | nn.Module | None = None,
-        irm_penalty: float = 1.0,
-        vrex_penalty: float = 1.0,
+        irm_penalty: NonNegative = 1.0,
+        vrex_penalty: NonNegative = 1.0,
         estimator: Estimator = "full",
         environments: Environments = "auto",
         reduction: Literal["mean", "sum"] = "mean",
@@ -90,8 +91,8 @@ class IBIRM(IRM):
         shape: DataShape,
         *,
         network: Network | str | nn.Module | None = None,
-        penalty: float = 1.0,
-        ib_penalty: float = 1.0,
+        penalty: NonNegative = 1.0,
+        ib_penalty: NonNegative = 1.0,
         **options: Any,
     ) -> None:
         super().__init__(shape, network=network, penalty=penalty, **options)

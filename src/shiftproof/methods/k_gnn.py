@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +18,7 @@ from shiftproof.methods.counting import Adjacency, spread
 from shiftproof.methods.graphlets import enumerate_graphlets
 from shiftproof.nn import pool
 from shiftproof.objectives import sample_losses
+from shiftproof.ranges import BelowOne, Range
 from shiftproof.registry import register
 
 MOST_PAIRS = 500_000  # pairs of nodes that are evaluated at a time; training batches are taken whole
@@ -101,7 +103,9 @@ class KGNN(Method):
     (docs/papers/ciga.md#failure-study-networks).
     """
 
-    def __init__(self, shape: DataShape, *, width: int = 64, mlp_dropout: float = 0.0) -> None:
+    def __init__(
+        self, shape: DataShape, *, width: Annotated[int, Range(2, 65536)] = 64, mlp_dropout: BelowOne = 0.0
+    ) -> None:
         super().__init__(shape)
         if shape.kind != "graphs":
             raise ShiftproofError("KGNN works on graphs, not on plain tensors")

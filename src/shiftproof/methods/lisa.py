@@ -11,6 +11,7 @@ from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import Batch, DataShape, Network
 from shiftproof.methods.environments import EnvironmentMethod, Environments
 from shiftproof.objectives import sample_losses
+from shiftproof.ranges import Fraction, Positive
 from shiftproof.registry import register
 
 Mixed = Literal["auto", "inputs", "cutmix", "features"]
@@ -36,15 +37,13 @@ class LISA(EnvironmentMethod):
         shape: DataShape,
         *,
         network: Network | str | nn.Module | None = None,
-        intra_label: float = 0.5,
-        concentration: float = 2.0,
+        intra_label: Fraction = 0.5,
+        concentration: Positive = 2.0,
         mix: Mixed = "auto",
         environments: Environments = "auto",
         reduction: Literal["mean", "sum"] = "mean",
     ) -> None:
         super().__init__(shape, network=network, environments=environments, reduction=reduction)
-        if not 0 <= intra_label <= 1 or concentration <= 0:
-            raise ShiftproofError("lisa: 'intra_label' is a share from 0 to 1 and 'concentration' is above 0")
         images = shape.kind == "tensors" and len(shape.in_shape) == 3
         if mix == "auto":
             mix = "features" if shape.kind != "tensors" else ("cutmix" if images else "inputs")

@@ -16,6 +16,7 @@ from shiftproof.methods.base import Batch, DataShape, Method, Network, Trains, a
 from shiftproof.methods.erm import ERM
 from shiftproof.nn import GraphFeaturizer, pool, segment_softmax, segment_sum
 from shiftproof.objectives import env_risks, mean_over_present, sample_losses
+from shiftproof.ranges import Count, NonNegative, Whole
 from shiftproof.registry import register
 
 Prior = Literal["uniform", "gaussian"]
@@ -36,7 +37,7 @@ class EnvironmentInference(Method):
         self,
         shape: DataShape,
         featurizer: nn.Module,
-        clusters: int,
+        clusters: Count,
         prior: Prior,
         mean_kl: bool,
         second: nn.Module | None = None,
@@ -134,19 +135,17 @@ class MoleOOD(ERM):
         shape: DataShape,
         *,
         network: Network | str | nn.Module | None = None,
-        penalty: float = 1.0,
-        clusters: int = 3,
+        penalty: NonNegative = 1.0,
+        clusters: Count = 3,
         prior: Prior = "uniform",
         divergence: Literal["sum", "mean"] = "sum",
         share_encoder: bool = True,
         substructures: Literal["none", "brics"] = "none",
-        reference_epochs: int = 20,
+        reference_epochs: Whole = 20,
     ) -> None:
         if shape.kind != "graphs":
             raise ShiftproofError("MoleOOD works on graphs, not on plain tensors")
         super().__init__(shape, network=_by_fragments(network, shape) if substructures == "brics" else network)
-        if clusters < 1:
-            raise ShiftproofError(f"'clusters' is a whole number from 1, not {clusters}")
         if divergence not in ("sum", "mean"):
             raise unknown("divergence", divergence, ("sum", "mean"))
         self.clusters, self.reference_epochs = clusters, reference_epochs

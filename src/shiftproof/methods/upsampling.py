@@ -7,16 +7,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from shiftproof.errors import ShiftproofError
+from shiftproof.ranges import Whole
 
-Upsampling = int | Literal["off", "auto"]
-
-
-def require_upsampling(upsample: Upsampling) -> None:
-    """A number of copies, "auto" or "off"."""
-    whole = isinstance(upsample, int) and not isinstance(upsample, bool) and upsample >= 0
-    if not whole and upsample not in ("off", "auto"):
-        raise ShiftproofError(f"'upsample' is 'off', 'auto' or a number of copies from 0, not {upsample!r}")
+Upsampling = Whole | Literal["off", "auto"]
 
 
 def upsampled(correct: Tensor, upsample: Upsampling) -> Tensor:
@@ -25,7 +18,6 @@ def upsampled(correct: Tensor, upsample: Upsampling) -> Tensor:
     "auto" adds one copy of the incorrect samples where the correct ones are at least twice as many
     (docs/papers/gala.md#upsampling).
     """
-    require_upsampling(upsample)
     everything = torch.arange(len(correct), device=correct.device)
     right = int(correct.sum())
     wrong = len(correct) - right

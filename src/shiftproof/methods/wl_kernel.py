@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from shiftproof.data.graphs import GraphBatch
-from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import DataShape
 from shiftproof.methods.counting import Adjacency, Counts, mix, refine, row_hashes
 from shiftproof.methods.kernel_svm import KernelSVM, Normalise
+from shiftproof.ranges import Whole
 from shiftproof.registry import register
 
 ITERATIONS = (3, 4, 5)  # docs/papers/ciga.md#size-shift-baselines
@@ -24,9 +24,7 @@ class WLKernel(KernelSVM):
     validation split chooses among 3, 4 and 5. Edges count in both directions, edge features are not looked at.
     """
 
-    def __init__(self, shape: DataShape, *, iterations: int | None = None, normalise: Normalise = "cosine") -> None:
-        if iterations is not None and iterations < 0:
-            raise ShiftproofError(f"the WL kernel refines its labels 0 or more times, not {iterations}")
+    def __init__(self, shape: DataShape, *, iterations: Whole | None = None, normalise: Normalise = "cosine") -> None:
         super().__init__(shape, settings=ITERATIONS if iterations is None else (iterations,), normalise=normalise)
 
     def count(self, batch: GraphBatch, setting: int) -> Counts:

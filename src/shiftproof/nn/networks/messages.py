@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from shiftproof.data.shape import DataShape
 from shiftproof.nn.encoders import GNNEncoder, GraphFeaturizer
 from shiftproof.nn.propagation import PropagationEncoder
-from shiftproof.ranges import BelowOne, Count, Range, Share
+from shiftproof.ranges import BelowOne, Count, Layers, Share, Width
 from shiftproof.registry import register, with_options_of
 
-Width = Annotated[int, Range(1, 65536)]  # one square layer of the widest takes 16 GiB
-Layers = Annotated[int, Range(1, 1000)]
 Readout = Literal["mean", "sum", "max"]
 Style = Literal["ciga", "gmt"]
 BatchNorm = Literal["per_sample", "pooled"]
