@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from shiftproof.data.readers.loading import named_options
 from shiftproof.data.readers.sources import find
 from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.ranges import AtLeast, Seed
 from shiftproof.registry import register
 
 BASE_NODES = 20
@@ -26,7 +27,9 @@ SHARES = (0.8, 0.1)
 
 @register("ba-2motifs", tags=("graphs", "generated", "ground-truth"))
 def ba_2motifs(
-    source: Literal["generated", "published"] = "generated", seed: int = 0, graphs: int = PUBLISHED
+    source: Literal["generated", "published"] = "generated",
+    seed: Seed = 0,
+    graphs: Annotated[int, AtLeast(10)] = PUBLISHED,
 ) -> Dataset:
     """BA-2Motifs: 1,000 graphs of 25 nodes, the class is the motif (cycle 0, house 1), motif edges are ground truth.
 

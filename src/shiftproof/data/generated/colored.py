@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from shiftproof.data.published.mnist import mnist
 from shiftproof.data.readers.loading import named_options
 from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.ranges import Count, Fraction, Range, Seed, Whole
 from shiftproof.registry import register
 
 TEST_FLIPS = (0.9, 0.1, 0.5)
@@ -34,12 +35,12 @@ Variant = Literal["standard", "modified", "11", "gray", "gray-modified"]
 @register("cmnist", tags=("images", "environments"))
 def cmnist(
     variant: Variant = "standard",
-    label_noise: float | None = None,
-    flips: tuple[float, ...] | None = None,
-    seed: int = 0,
-    validation: int = 0,
-    holdout: int = 0,
-    images: int = TRAIN_POOL,
+    label_noise: Fraction | None = None,
+    flips: tuple[Fraction, ...] | None = None,
+    seed: Seed = 0,
+    validation: Whole = 0,
+    holdout: Whole = 0,
+    images: Annotated[int, Range(2, TRAIN_POOL)] = TRAIN_POOL,
 ) -> Dataset:
     """ColoredMNIST: digits below five or not, with a colour that follows the noisy label (needs the MNIST files).
 
@@ -92,7 +93,7 @@ def cmnist(
 
 
 @register("cmnist-m", tags=("images", "environments"))
-def cmnist_m(seed: int = 0, validation: int = 0, holdout: int = 0) -> Dataset:
+def cmnist_m(seed: Seed = 0, validation: Whole = 0, holdout: Whole = 0) -> Dataset:
     """The modified ColoredMNIST, in which the shape is the stronger of the two signals (needs the MNIST files)."""
     data = cmnist("modified", seed=seed, validation=validation, holdout=holdout)
     given = {"seed": seed, "validation": validation, "holdout": holdout}
@@ -101,7 +102,7 @@ def cmnist_m(seed: int = 0, validation: int = 0, holdout: int = 0) -> Dataset:
 
 @register("colored-digits", tags=("images", "environments", "embedded"))
 def colored_digits(
-    label_noise: float = 0.25, flips: tuple[float, ...] = (0.1, 0.2), seed: int = 0, copies: int = 1
+    label_noise: Fraction = 0.25, flips: tuple[Fraction, ...] = (0.1, 0.2), seed: Seed = 0, copies: Count = 1
 ) -> Dataset:
     """ColoredMNIST in small: the same construction on scikit-learn's 1,797 digits of 8x8 pixels, nothing to download.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 import torch
 
@@ -10,6 +12,7 @@ from shiftproof.data.nodes import NodeGraph
 from shiftproof.data.readers.node_preparation import arctan_normalize, with_drawn_split
 from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError
+from shiftproof.ranges import AtLeast, Count, Fraction, Seed
 from shiftproof.registry import register
 
 # docs/papers/hao.md#stand-in: tuned so that homophily, degrees and the range of the features are those of GRB's Cora
@@ -21,12 +24,12 @@ BLOCK = 1 << 16  # rows of features filled at a time
 
 @register("cora-like", tags=("nodes",))
 def cora_like(
-    nodes: int = NODES,
-    edges: int | None = None,
-    classes: int = 7,
-    features: int = 302,
-    homophily: float = 0.81,
-    seed: int = 0,
+    nodes: Annotated[int, AtLeast(20)] = NODES,
+    edges: Count | None = None,
+    classes: Annotated[int, AtLeast(2)] = 7,
+    features: Count = 302,
+    homophily: Fraction = 0.81,
+    seed: Seed = 0,
 ) -> NodeGraph:
     """A generated graph like Cora: communities, heavy-tailed degrees, topics that spread along edges; any size.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -13,6 +15,7 @@ from shiftproof.data.published.mnist import mnist
 from shiftproof.data.readers.loading import named_options
 from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError
+from shiftproof.ranges import Count, Fraction, Range, Seed
 from shiftproof.registry import register
 
 PATCH = 5  # docs/papers/feat.md#corner-shortcut: pixels of the patch along a side
@@ -20,11 +23,11 @@ PATCH = 5  # docs/papers/feat.md#corner-shortcut: pixels of the patch along a si
 
 @register("cmnist-corner", tags=("images", "environments"))
 def cmnist_corner(
-    label_noise: float = 0.25,
-    flips: tuple[float, ...] = (0.1, 0.2),
-    samples: int = 10_000,
-    test_samples: int = 1000,
-    seed: int = 0,
+    label_noise: Fraction = 0.25,
+    flips: tuple[Fraction, ...] = (0.1, 0.2),
+    samples: Annotated[int, Range(2, TRAIN_POOL)] = 10_000,
+    test_samples: Count = 1000,
+    seed: Seed = 0,
 ) -> Dataset:
     """ColoredMNIST whose colour is a patch in the upper left corner: red or green beside a gray digit (needs MNIST).
 

@@ -16,6 +16,7 @@ from shiftproof.data.readers.loading import named_options
 from shiftproof.data.readers.sources import find
 from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError
+from shiftproof.ranges import Chance, Seed
 from shiftproof.registry import register
 
 # docs/papers/pair.md#domainbeds-coloredmnist: how well colour goes with the label, and the chance that it does not
@@ -27,7 +28,11 @@ Source = Literal["mnist", "usps"]
 
 @register("domainbed-cmnist", tags=("images", "environments"))
 def domainbed_cmnist(
-    test: Coloured = "-90%", size: int = 28, holdout: float = 0.2, seed: int = 0, validate: Coloured | None = None
+    test: Coloured = "-90%",
+    size: Literal[28, 14, 7] = 28,
+    holdout: Chance = 0.2,
+    seed: Seed = 0,
+    validate: Coloured | None = None,
 ) -> Dataset:
     """DomainBed's ColoredMNIST: all 70,000 digits in three domains, in one of which colour misleads (needs MNIST).
 
@@ -61,7 +66,7 @@ def domainbed_cmnist(
 
 
 @register("mnist-usps", tags=("images", "environments"))
-def mnist_usps(test: Source = "usps", holdout: float = 0.2, seed: int = 0) -> Dataset:
+def mnist_usps(test: Source = "usps", holdout: Chance = 0.2, seed: Seed = 0) -> Dataset:
     """Ten digits from two sources, MNIST and USPS, at 16x16 pixels; one of them is seen at test time only."""
     given = dict(locals())
     sources = ("mnist", "usps")

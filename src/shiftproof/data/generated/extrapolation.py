@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from shiftproof.data.generated.room import require_room
 from shiftproof.data.readers.loading import named_options
 from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.ranges import AtLeast, Number, Seed
 from shiftproof.registry import register
 
 # lower and upper corners, or means and covariances, of the two training environments; pair.md 3.4
@@ -26,12 +27,12 @@ REACH = 4.0  # validation and test points are uniform on [-4, 4] x [-4, 4]
 
 @register("extrapolation", tags=("vectors", "generated", "environments"))
 def extrapolation(
-    k: float = 2.0,
+    k: Number = 2.0,
     sampling: Literal["uniform", "gaussian"] = "uniform",
-    seed: int = 2022,
-    train_size: int = 5000,
-    val_size: int = 1000,
-    test_size: int = 1000,
+    seed: Seed = 2022,
+    train_size: Annotated[int, AtLeast(2)] = 5000,
+    val_size: Annotated[int, AtLeast(2)] = 1000,
+    test_size: Annotated[int, AtLeast(2)] = 1000,
 ) -> Dataset:
     """Points of the plane with target `sin(k x1) + 1`: two training regions, judged on the whole square [-4, 4]^2."""
     given = dict(locals())

@@ -15,6 +15,7 @@ from shiftproof.data.generated.spmotif import require_chance, spmotif_mixed, spm
 from shiftproof.data.readers.loading import named_options
 from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.ranges import Count, Fraction, Seed
 from shiftproof.registry import register
 
 # attribute shift of the "Mixed" variant, and whether test graphs are larger; ciga.md 6.3
@@ -34,7 +35,7 @@ MARGIN = 0.1
 
 @register("spmotif-failure", tags=("graphs", "generated"))
 def spmotif_failure(
-    family: Literal["A", "B", "C", "D"] = "A", mixed: bool | None = None, bias: float = 0.9, seed: int = 0
+    family: Literal["A", "B", "C", "D"] = "A", mixed: bool | None = None, bias: Fraction = 0.9, seed: Seed = 0
 ) -> Dataset:
     """The failure study's small SPMotif data: four families of shift, 600/200/200 graphs a class.
 
@@ -61,7 +62,9 @@ def spmotif_failure(
 
 
 @register("linear-fiif", tags=("vectors", "generated", "environments"))
-def linear_fiif(dims: int = 5, noise: float = 0.0, mix: bool = True, per_env: int = 1000, seed: int = 0) -> Dataset:
+def linear_fiif(
+    dims: Count = 5, noise: Fraction = 0.0, mix: bool = True, per_env: Count = 1000, seed: Seed = 0
+) -> Dataset:
     """Vectors of an invariant half C, which decides the label, and a spurious half S that leaves its range in test.
 
     C is separable with a margin and has one law everywhere; `noise` of the labels are flipped. S follows the class of C

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from shiftproof.data.graphs import GraphSet
 from shiftproof.data.readers.loading import named_options
 from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.ranges import AtLeast, Count, Fraction, Seed
 from shiftproof.registry import register
 
 Graphon = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -31,13 +32,13 @@ CLASSES = len(GRAPHONS)
 
 @register("graphon", tags=("graphs", "generated", "environments"))
 def graphon(
-    biases: tuple[float, ...] = (0.9, 0.7),
-    seed: int = 0,
-    nodes: tuple[int, int] = (15, 30),
+    biases: tuple[Fraction, ...] = (0.9, 0.7),
+    seed: Seed = 0,
+    nodes: tuple[Annotated[int, AtLeast(2)], Annotated[int, AtLeast(2)]] = (15, 30),
     convention: Literal["below", "above"] = "below",
-    train_per_class: int = 1000,
-    val_per_class: int = 200,
-    test_per_class: int = 500,
+    train_per_class: Count = 1000,
+    val_per_class: Count = 200,
+    test_per_class: Count = 500,
 ) -> Dataset:
     """Graphs drawn from three graphons, the classes; node features name the class in a share of each environment.
 

@@ -15,6 +15,7 @@ from shiftproof.data.graphs import GraphSet
 from shiftproof.data.readers.loading import named_options
 from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.ranges import Count, Fraction, Seed
 from shiftproof.registry import register
 
 CLASSES = 3
@@ -32,14 +33,14 @@ Attribute = Literal["none", "fiif", "piif"]
 
 @register("spmotif-struc", tags=("graphs", "generated"))
 def spmotif_struc(
-    bias: float = 0.9,
-    seed: int = 0,
+    bias: Fraction = 0.9,
+    seed: Seed = 0,
     attr: Literal["none", "fiif", "piif"] = "none",
     size_shift: bool = True,
     undirected: bool = False,
-    train_per_class: int = 3000,
-    val_per_class: int = 1000,
-    test_per_class: int = 1000,
+    train_per_class: Count = 3000,
+    val_per_class: Count = 1000,
+    test_per_class: Count = 1000,
     uniform_trees: bool = False,
     edge_ones: bool = False,
 ) -> Dataset:
@@ -56,14 +57,14 @@ def spmotif_struc(
 
 @register("spmotif-mixed", tags=("graphs", "generated"))
 def spmotif_mixed(
-    bias: float = 0.9,
-    seed: int = 0,
+    bias: Fraction = 0.9,
+    seed: Seed = 0,
     attr: Literal["none", "fiif", "piif"] = "fiif",
     size_shift: bool = True,
     undirected: bool = False,
-    train_per_class: int = 3000,
-    val_per_class: int = 1000,
-    test_per_class: int = 1000,
+    train_per_class: Count = 3000,
+    val_per_class: Count = 1000,
+    test_per_class: Count = 1000,
     uniform_trees: bool = False,
     edge_ones: bool = False,
 ) -> Dataset:
@@ -74,13 +75,13 @@ def spmotif_mixed(
 
 @register("spmotif-gsat", tags=("graphs", "generated"))
 def spmotif_gsat(
-    b: float = 0.5,
-    seed: int = 0,
+    b: Fraction = 0.5,
+    seed: Seed = 0,
     tree_heights: Literal["released", "dir"] = "released",
     directed: bool = True,
-    train_per_class: int = 3000,
-    val_per_class: int = 1000,
-    test_per_class: int = 2000,
+    train_per_class: Count = 3000,
+    val_per_class: Count = 1000,
+    test_per_class: Count = 2000,
     edge_ones: bool = False,
 ) -> Dataset:
     """Spurious-Motif as the interpretability papers use it: 6,000 test graphs, the base goes with the class in `b`.

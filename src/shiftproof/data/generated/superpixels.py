@@ -19,6 +19,7 @@ from shiftproof.data.readers.loading import named_options
 from shiftproof.data.readers.sources import cache_folder
 from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError, optional
+from shiftproof.ranges import Count, Seed
 from shiftproof.registry import register
 from shiftproof.runtime.files import write_safetensors
 from shiftproof.runtime.workers import process_pool
@@ -40,7 +41,7 @@ Channel = int | None
 
 
 @register("cmnist-75sp", tags=("graphs", "images", "files", "environments"))
-def cmnist_75sp(seed: int = 0, limit: int | None = None, workers: int = 1) -> Dataset:
+def cmnist_75sp(seed: Seed = 0, limit: Count | None = None, workers: Count = 1) -> Dataset:
     """ColoredMNIST as superpixel graphs, where validation is coloured as in the test (needs MNIST and scikit-image).
 
     The label is "five or more", wrong in a quarter of the images; the colour follows it in 0.8 and 0.9 of the two
@@ -69,7 +70,7 @@ def cmnist_75sp(seed: int = 0, limit: int | None = None, workers: int = 1) -> Da
 
 
 @register("colored-digits-sp", tags=("graphs", "images", "embedded", "environments"))
-def colored_digits_sp(seed: int = 0, limit: int | None = None, workers: int = 1) -> Dataset:
+def colored_digits_sp(seed: Seed = 0, limit: Count | None = None, workers: Count = 1) -> Dataset:
     """CMNIST-75sp in small, for tests: the same construction on scikit-learn's 1,797 digits (needs scikit-image)."""
     from sklearn.datasets import load_digits
 
@@ -95,7 +96,7 @@ def colored_digits_sp(seed: int = 0, limit: int | None = None, workers: int = 1)
 
 
 @register("mnist-75sp", tags=("graphs", "images", "files"))
-def mnist_75sp(seed: int = 0, limit: int | None = None, workers: int = 1) -> Dataset:
+def mnist_75sp(seed: Seed = 0, limit: Count | None = None, workers: Count = 1) -> Dataset:
     """MNIST digits as superpixel graphs whose bright superpixels are the ground truth (needs MNIST and scikit-image).
 
     20,000 images train and 5,000 validate, drawn by `seed` from MNIST's training file; its 10,000 test images test.

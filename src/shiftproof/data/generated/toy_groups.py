@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 import torch
 
@@ -11,6 +13,7 @@ from shiftproof.data.readers.loading import named_options
 from shiftproof.data.readers.points import Neighbours, at_random, point_graphs
 from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError
+from shiftproof.ranges import AtLeast, Seed
 from shiftproof.registry import register
 
 NEIGHBOURS = Neighbours(k=5)  # docs/papers/gmt.md#point-networks, those of SynMol
@@ -23,7 +26,7 @@ BLUR = 0.05
 
 
 @register("toy-groups", tags=("graphs", "generated", "points", "ground-truth"))
-def toy_groups(graphs: int = 1000, seed: int = 0) -> Dataset:
+def toy_groups(graphs: Annotated[int, AtLeast(10)] = 1000, seed: Seed = 0) -> Dataset:
     """Toy groups: trees of 18 to 26 typed points in space; are two groups of three points both whole, which is truth.
 
     Every cloud has each of the six kinds of points that make up the groups exactly once, so kinds alone say nothing:

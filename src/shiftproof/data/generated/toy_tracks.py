@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 import torch
 
@@ -11,6 +13,7 @@ from shiftproof.data.readers.loading import named_options
 from shiftproof.data.readers.points import Neighbours, at_random, point_graphs
 from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError
+from shiftproof.ranges import AtLeast, Seed
 from shiftproof.registry import register
 
 SIGNAL_SHARE = 0.4  # about that of ActsTrack, docs/papers/gmt.md#data
@@ -27,7 +30,9 @@ IN_DECIMETRES = 10.0
 
 
 @register("toy-tracks", tags=("graphs", "generated", "points", "ground-truth"))
-def toy_tracks(graphs: int = 1000, tracks: int = 10, seed: int = 0) -> Dataset:
+def toy_tracks(
+    graphs: Annotated[int, AtLeast(10)] = 1000, tracks: Annotated[int, AtLeast(2)] = 10, seed: Seed = 0
+) -> Dataset:
     """Toy tracks: 10 helices of 10 to 12 hits in a field of 2 T; was there a heavy particle, whose hits are truth.
 
     An event is positive iff exactly one pair of opposite charges has a mass within 0.5 GeV of 9 GeV; its two tracks are

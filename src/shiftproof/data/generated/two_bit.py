@@ -20,16 +20,17 @@ from shiftproof.data.generated.room import require_room
 from shiftproof.data.readers.loading import named_options
 from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.ranges import Count, Fraction, Seed
 from shiftproof.registry import register
 
 
 @register("two-bit", tags=("vectors", "generated", "environments"))
 def two_bit(
-    alpha: float = 0.1,
-    betas: tuple[float, ...] = (0.11, 0.4),
-    test_betas: tuple[float, ...] = (0.9, 0.5, 0.1),
-    per_env: int = 10_000,
-    seed: int = 0,
+    alpha: Fraction = 0.1,
+    betas: tuple[Fraction, ...] = (0.11, 0.4),
+    test_betas: tuple[Fraction, ...] = (0.9, 0.5, 0.1),
+    per_env: Count = 10_000,
+    seed: Seed = 0,
 ) -> Dataset:
     """Samples `[x1, x2]` of +-1: the first follows the label in every environment, the second in each differently.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 import torch
 
@@ -12,18 +14,19 @@ from shiftproof.data.generated.two_bit import signs
 from shiftproof.data.readers.loading import named_options
 from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError
+from shiftproof.ranges import AtLeast, Count, Fraction, NonNegative, Seed
 from shiftproof.registry import register
 
 
 @register("two-patch", tags=("vectors", "generated", "environments"))
 def two_patch(
-    alpha: float = 0.25,
-    betas: tuple[float, ...] = (0.1, 0.2),
-    per_env: int = 2500,
-    d: int = 20,
-    noise: float = 0.01,
-    seed: int = 0,
-    test_per_env: int = 2500,
+    alpha: Fraction = 0.25,
+    betas: tuple[Fraction, ...] = (0.1, 0.2),
+    per_env: Count = 2500,
+    d: Annotated[int, AtLeast(3)] = 20,
+    noise: NonNegative = 0.01,
+    seed: Seed = 0,
+    test_per_env: Count = 2500,
 ) -> Dataset:
     r"""Samples of shape `[2, d]`: a patch of two signed directions and a patch of Gaussian noise beside them.
 

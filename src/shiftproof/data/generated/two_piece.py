@@ -14,6 +14,7 @@ from shiftproof.data.graphs import GraphSet
 from shiftproof.data.readers.loading import named_options
 from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError
+from shiftproof.ranges import Count, Fraction, Seed
 from shiftproof.registry import register
 
 TEST_MATCH = 0.33  # gala.md 6.2: matching 0.33, the others 0.335 each
@@ -23,16 +24,16 @@ REVERSED = np.array([1, 0, 2])  # label 0 goes with ladder and house, 1 with tre
 
 @register("two-piece", tags=("graphs", "generated"))
 def two_piece(
-    a: float = 0.8,
-    b: float = 0.9,
-    seed: int = 0,
+    a: Fraction = 0.8,
+    b: Fraction = 0.9,
+    seed: Seed = 0,
     directed: bool = True,
     reversed: bool = False,
-    train_per_class: int = 3000,
-    val_per_class: int = 1000,
-    test_per_class: int = 1000,
-    inv: float | None = None,
-    spu: float | None = None,
+    train_per_class: Count = 3000,
+    val_per_class: Count = 1000,
+    test_per_class: Count = 1000,
+    inv: Fraction | None = None,
+    spu: Fraction | None = None,
 ) -> Dataset:
     """Two-piece graphs {a, b}: the motif follows the class up to noise 1 - a, the base in `b` of the training graphs.
 

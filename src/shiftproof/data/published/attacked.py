@@ -7,7 +7,7 @@ import json
 import zipfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -19,14 +19,16 @@ from shiftproof.data.published.planetoid import planetoid_graph
 from shiftproof.data.readers.node_preparation import Features, prepared
 from shiftproof.data.readers.sources import find
 from shiftproof.errors import ShiftproofError
+from shiftproof.ranges import Range
 from shiftproof.registry import register
 
 Attack = Literal["none", "meta", "nettack"]
+Rate = Annotated[float, Range(0, 5)]  # a share of the edges, or flips a node
 RATES = {"meta": (0.05, 0.1, 0.15, 0.2, 0.25), "nettack": (1.0, 2.0, 3.0, 4.0, 5.0)}
 
 
 @register("prognn-cora", tags=("nodes", "files"))
-def prognn_cora(attack: Attack = "none", rate: float = 0.0, features: Features = "raw") -> NodeGraph:
+def prognn_cora(attack: Attack = "none", rate: Rate = 0.0, features: Features = "raw") -> NodeGraph:
     """Cora as Pro-GNN attacks it: 2,485 papers in one piece, clean or attacked beforehand (needs its files).
 
     `attack` "meta" flips the share `rate` (0.05, 0.1, ... 0.25) of the edges, "nettack" makes `rate` (1 to 5) flips at
@@ -37,19 +39,19 @@ def prognn_cora(attack: Attack = "none", rate: float = 0.0, features: Features =
 
 
 @register("prognn-citeseer", tags=("nodes", "files"))
-def prognn_citeseer(attack: Attack = "none", rate: float = 0.0, features: Features = "raw") -> NodeGraph:
+def prognn_citeseer(attack: Attack = "none", rate: Rate = 0.0, features: Features = "raw") -> NodeGraph:
     """CiteSeer as Pro-GNN attacks it: 2,110 papers in one piece (needs its files); options as for prognn-cora."""
     return _prognn("citeseer", attack, rate, features)
 
 
 @register("prognn-cora-ml", tags=("nodes", "files"))
-def prognn_cora_ml(attack: Attack = "none", rate: float = 0.0, features: Features = "raw") -> NodeGraph:
+def prognn_cora_ml(attack: Attack = "none", rate: Rate = 0.0, features: Features = "raw") -> NodeGraph:
     """Cora-ML as Pro-GNN attacks it: 2,810 papers, only Metattack (needs its files); options as for prognn-cora."""
     return _prognn("cora_ml", attack, rate, features)
 
 
 @register("prognn-polblogs", tags=("nodes", "files"))
-def prognn_polblogs(attack: Attack = "none", rate: float = 0.0) -> NodeGraph:
+def prognn_polblogs(attack: Attack = "none", rate: Rate = 0.0) -> NodeGraph:
     """PolBlogs as Pro-GNN attacks it: 1,222 political blogs, one indicator feature each (needs its files).
 
     Options as for prognn-cora.
@@ -58,7 +60,7 @@ def prognn_polblogs(attack: Attack = "none", rate: float = 0.0) -> NodeGraph:
 
 
 @register("prognn-pubmed", tags=("nodes", "files"))
-def prognn_pubmed(attack: Attack = "none", rate: float = 0.0, features: Features = "raw") -> NodeGraph:
+def prognn_pubmed(attack: Attack = "none", rate: Rate = 0.0, features: Features = "raw") -> NodeGraph:
     """PubMed as Pro-GNN attacks it: 19,717 papers (needs its files); options as for prognn-cora."""
     return _prognn("pubmed", attack, rate, features)
 

@@ -16,6 +16,7 @@ from shiftproof.data.readers.chemistry import ATOM, BOND, elements_of
 from shiftproof.data.readers.loading import named_options
 from shiftproof.data.readers.sources import find
 from shiftproof.data.seeds import stream
+from shiftproof.ranges import Seed, Whole
 from shiftproof.registry import register
 
 # columns of x, docs/papers/gmt.md#actstrack-tau3mu-synmol-plbind
@@ -26,31 +27,31 @@ SYNMOL_VALIDATION = 1000  # docs/papers/gmt.md#actstrack-tau3mu-synmol-plbind
 
 
 @register("benzene", tags=("graphs", "molecules", "files", "ground-truth"))
-def benzene(seed: int = 0) -> Dataset:
+def benzene(seed: Seed = 0) -> Dataset:
     """12,000 molecules: is there a benzene ring, whose atoms are ground truth (needs benzene.npz)."""
     return _classified("benzene", seed, benzene)
 
 
 @register("logic7", tags=("graphs", "molecules", "files", "ground-truth"))
-def logic7(seed: int = 0) -> Dataset:
+def logic7(seed: Seed = 0) -> Dataset:
     """4,326 molecules: a logical combination of groups, whose atoms are ground truth (needs logic7.npz)."""
     return _classified("logic7", seed, logic7)
 
 
 @register("logic8", tags=("graphs", "molecules", "files", "ground-truth"))
-def logic8(seed: int = 0) -> Dataset:
+def logic8(seed: Seed = 0) -> Dataset:
     """8,671 molecules: a carbonyl and an unbranched alkane, whose atoms are ground truth (needs logic8.npz)."""
     return _classified("logic8", seed, logic8)
 
 
 @register("logic10", tags=("graphs", "molecules", "files", "ground-truth"))
-def logic10(seed: int = 0) -> Dataset:
+def logic10(seed: Seed = 0) -> Dataset:
     """8,687 molecules: a logical combination of groups, whose atoms are ground truth (needs logic10.npz)."""
     return _classified("logic10", seed, logic10)
 
 
 @register("crippen", tags=("graphs", "molecules", "files", "ground-truth"))
-def crippen(seed: int = 0) -> Dataset:
+def crippen(seed: Seed = 0) -> Dataset:
     """1,127 molecules with their logP by Crippen's rule, to which every atom adds its own part (needs crippen.npz).
 
     The node column `attribution` holds each atom's part. Ground truth are the atoms whose part is, in absolute value,
@@ -65,7 +66,7 @@ def crippen(seed: int = 0) -> Dataset:
 
 
 @register("synmol", tags=("graphs", "molecules", "files", "ground-truth"))
-def synmol(seed: int = 0, conformers: bool = False, conformer_seed: int = 0) -> Dataset:
+def synmol(seed: Seed = 0, conformers: bool = False, conformer_seed: Whole = 0) -> Dataset:
     """SynMol: logic8 with 1,000 random training molecules held out, atom types alone as features (needs logic8.npz).
 
     `conformers` adds a place in space to every atom, the node column `pos` (RDKit with hydrogens, MMFF, hydrogens taken

@@ -12,6 +12,7 @@ from shiftproof.data.readers.left_out import LeftOut, domain_dataset, standardis
 from shiftproof.data.readers.loading import named_options
 from shiftproof.data.readers.sources import find
 from shiftproof.errors import ShiftproofError
+from shiftproof.ranges import Chance, Seed
 from shiftproof.registry import register
 
 AdultGroup = Literal["workclass", "education", "occupation", "marital_status", "relationship", "race", "sex"]
@@ -30,8 +31,8 @@ BIKE_TEST = {"season": "winter", "year": "2012", "weather": "rain"}
 def adult(
     by: AdultGroup = "workclass",
     test: str | None = None,
-    holdout: float = 0.2,
-    seed: int = 0,
+    holdout: Chance = 0.2,
+    seed: Seed = 0,
     validate: str | None = None,
 ) -> Dataset:
     """Adult: does a person of the 1994 census earn more than 50,000? Groups of people are domains (needs its files).
@@ -74,8 +75,8 @@ def adult(
 def bike(
     by: BikeGroup = "season",
     test: str | None = None,
-    holdout: float = 0.2,
-    seed: int = 0,
+    holdout: Chance = 0.2,
+    seed: Seed = 0,
     validate: str | None = None,
 ) -> Dataset:
     """Bike sharing: how many bikes are rented in an hour? Seasons, years or weathers are domains (needs its file).

@@ -10,13 +10,14 @@ from shiftproof.data.node_files import dense_rows, read_arrays, sparse_edges
 from shiftproof.data.nodes import NodeGraph
 from shiftproof.data.readers.node_preparation import Features, prepared, with_drawn_split
 from shiftproof.data.readers.sources import find
+from shiftproof.ranges import Seed
 from shiftproof.registry import register
 
 _HOME = "https://github.com/shchur/gnn-benchmark/raw/master/data/npz"
 
 
 @register("computers", tags=("nodes", "files"))
-def computers(split: Literal["grb", "random"] = "grb", features: Features = "arctan", seed: int = 0) -> NodeGraph:
+def computers(split: Literal["grb", "random"] = "grb", features: Features = "arctan", seed: Seed = 0) -> NodeGraph:
     """Amazon Computers: 13,752 goods of 10 kinds, 245,861 pairs bought together (needs its file).
 
     `split` is "grb" (60/10/30 % by degree, drawn from `seed`) or "random".
@@ -25,7 +26,7 @@ def computers(split: Literal["grb", "random"] = "grb", features: Features = "arc
 
 
 @register("photo", tags=("nodes", "files"))
-def photo(split: Literal["grb", "random"] = "grb", features: Features = "arctan", seed: int = 0) -> NodeGraph:
+def photo(split: Literal["grb", "random"] = "grb", features: Features = "arctan", seed: Seed = 0) -> NodeGraph:
     """Amazon Photo: 7,650 goods of 8 kinds, 119,081 pairs bought together (needs its file).
 
     `split` is "grb" (60/10/30 % by degree, drawn from `seed`) or "random".

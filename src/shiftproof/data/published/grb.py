@@ -14,6 +14,7 @@ from shiftproof.data.nodes import NodeGraph
 from shiftproof.data.readers.node_preparation import Features, prepared, with_drawn_split, with_labelled_split
 from shiftproof.data.readers.sources import find
 from shiftproof.errors import ShiftproofError
+from shiftproof.ranges import Seed
 from shiftproof.registry import register
 
 
@@ -63,7 +64,7 @@ def read_grb(
 
 
 @register("ogbn-arxiv", tags=("nodes", "files"))
-def ogbn_arxiv(split: Literal["time", "grb"] = "time", features: Features = "arctan", seed: int = 0) -> NodeGraph:
+def ogbn_arxiv(split: Literal["time", "grb"] = "time", features: Features = "arctan", seed: Seed = 0) -> NodeGraph:
     """OGB's arXiv graph: 169,343 papers of 40 fields, citations taken both ways (needs its files).
 
     `split` is OGB's by year ("time") or 60/10/30 % by degree ("grb"), drawn from `seed`.

@@ -9,6 +9,7 @@ from shiftproof.data.nodes import SPLITS, NodeGraph
 from shiftproof.data.readers.node_preparation import Features, prepared, with_drawn_split
 from shiftproof.data.readers.sources import find
 from shiftproof.errors import ShiftproofError
+from shiftproof.ranges import Seed, Whole
 from shiftproof.registry import register
 
 Split = Literal["grb", "folds", "random"]
@@ -17,7 +18,7 @@ _HOME = "https://github.com/yandex-research/heterophilous-graphs/raw/main/data"
 
 @register("chameleon", tags=("nodes", "files"))
 def chameleon(
-    filtered: bool = True, split: Split = "grb", fold: int = 0, features: Features = "arctan", seed: int = 0
+    filtered: bool = True, split: Split = "grb", fold: Whole = 0, features: Features = "arctan", seed: Seed = 0
 ) -> NodeGraph:
     """Chameleon: Wikipedia pages by traffic, 890 without duplicates or, `filtered=false`, all 2,277 (needs its file).
 
@@ -28,7 +29,7 @@ def chameleon(
 
 @register("squirrel", tags=("nodes", "files"))
 def squirrel(
-    filtered: bool = True, split: Split = "grb", fold: int = 0, features: Features = "arctan", seed: int = 0
+    filtered: bool = True, split: Split = "grb", fold: Whole = 0, features: Features = "arctan", seed: Seed = 0
 ) -> NodeGraph:
     """Squirrel: Wikipedia pages by traffic, 2,223 without duplicates or, `filtered=false`, all 5,201 (needs its file).
 
@@ -38,25 +39,25 @@ def squirrel(
 
 
 @register("actor", tags=("nodes", "files"))
-def actor(split: Split = "grb", fold: int = 0, features: Features = "arctan", seed: int = 0) -> NodeGraph:
+def actor(split: Split = "grb", fold: Whole = 0, features: Features = "arctan", seed: Seed = 0) -> NodeGraph:
     """Actor: 7,600 actors of 5 kinds, 26,659 pairs that share a page (needs its file); options as for chameleon."""
     return _heterophilous("actor", "actor", split, fold, features, seed)
 
 
 @register("cornell", tags=("nodes", "files"))
-def cornell(split: Split = "grb", fold: int = 0, features: Features = "arctan", seed: int = 0) -> NodeGraph:
+def cornell(split: Split = "grb", fold: Whole = 0, features: Features = "arctan", seed: Seed = 0) -> NodeGraph:
     """Cornell: 183 web pages of 5 kinds, 277 links (needs its file); options as for chameleon."""
     return _heterophilous("cornell", "cornell", split, fold, features, seed)
 
 
 @register("texas", tags=("nodes", "files"))
-def texas(split: Split = "grb", fold: int = 0, features: Features = "arctan", seed: int = 0) -> NodeGraph:
+def texas(split: Split = "grb", fold: Whole = 0, features: Features = "arctan", seed: Seed = 0) -> NodeGraph:
     """Texas: 183 web pages of 5 kinds, 279 links (needs its file); options as for chameleon."""
     return _heterophilous("texas", "texas", split, fold, features, seed)
 
 
 @register("wisconsin", tags=("nodes", "files"))
-def wisconsin(split: Split = "grb", fold: int = 0, features: Features = "arctan", seed: int = 0) -> NodeGraph:
+def wisconsin(split: Split = "grb", fold: Whole = 0, features: Features = "arctan", seed: Seed = 0) -> NodeGraph:
     """Wisconsin: 251 web pages of 5 kinds, 450 links (needs its file); options as for chameleon."""
     return _heterophilous("wisconsin", "wisconsin", split, fold, features, seed)
 

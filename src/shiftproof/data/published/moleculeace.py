@@ -11,6 +11,7 @@ from shiftproof.data.readers.loading import named_options
 from shiftproof.data.readers.molecule_tables import molecule_table
 from shiftproof.data.readers.sources import cache_folder, find
 from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.ranges import Seed
 from shiftproof.registry import register
 from shiftproof.runtime.files import write_csv
 
@@ -22,7 +23,7 @@ def moleculeace(
     target: str = "CHEMBL219_Ki",
     split: Literal["scaffold", "cluster", "similarity", "size", "random"] = "scaffold",
     features: str = "drugood",
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> Dataset:
     """One target of MoleculeACE, pKi or pEC50 as a number to regress, split as a table of your own (needs its file)."""
     import pandas as pd

@@ -11,6 +11,7 @@ from shiftproof.data.readers.molecule_tables import molecule_table
 from shiftproof.data.readers.sources import find
 from shiftproof.data.splitting import Splitting
 from shiftproof.errors import unknown
+from shiftproof.ranges import Seed
 from shiftproof.registry import register
 
 
@@ -46,7 +47,7 @@ def moleculenet(
     name: Literal["bace", "bbbp", "hiv", "clintox", "tox21", "sider"] = "bace",
     split: Literal["scaffold", "cluster", "similarity", "size", "random"] = "scaffold",
     features: str = "drugood",
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> Dataset:
     """BACE, BBBP, HIV, ClinTox, Tox21 or SIDER of MoleculeNet as a table of your own; by scaffold as OGB (a file)."""
     if name not in FILES:

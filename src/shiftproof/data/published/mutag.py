@@ -15,6 +15,7 @@ from shiftproof.data.readers.sources import find
 from shiftproof.data.readers.tu import read_tu
 from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError
+from shiftproof.ranges import Seed
 from shiftproof.registry import register
 
 # columns of x, docs/papers/gmt.md#mutag
@@ -25,7 +26,7 @@ _HOME = "https://www.chrsmrrs.com/graphkerneldatasets/Mutagenicity.zip"
 
 
 @register("mutag", tags=("graphs", "molecules", "files", "ground-truth"))
-def mutag(seed: int = 0) -> Dataset:
+def mutag(seed: Seed = 0) -> Dataset:
     """Mutag: 2,951 molecules, is it no mutagen, NO2 and NH2 bonds of mutagens are ground truth (needs the TU files).
 
     These are the molecules of Mutagenicity without the mutagens that have neither group; class 0 is "mutagen". `seed`

@@ -12,6 +12,7 @@ from shiftproof.data.readers.left_out import LeftOut, domain_dataset, standardis
 from shiftproof.data.readers.loading import named_options
 from shiftproof.data.readers.sources import find
 from shiftproof.errors import ShiftproofError
+from shiftproof.ranges import Chance, Seed
 from shiftproof.registry import register
 
 SOURCES = ("amazon", "caltech10", "dslr", "webcam")
@@ -20,7 +21,7 @@ Source = Literal["amazon", "caltech10", "dslr", "webcam"]
 
 @register("office-caltech10", tags=("tables", "environments"))
 def office_caltech10(
-    test: Source = "caltech10", holdout: float = 0.2, seed: int = 0, validate: Source | None = None
+    test: Source = "caltech10", holdout: Chance = 0.2, seed: Seed = 0, validate: Source | None = None
 ) -> Dataset:
     """Office-Caltech10: 2,533 pictures of ten objects from four sources, 800 SURF features each (needs its file).
 

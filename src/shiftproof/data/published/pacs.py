@@ -17,6 +17,7 @@ from shiftproof.data.readers.left_out import LeftOut, domain_dataset
 from shiftproof.data.readers.loading import named_options
 from shiftproof.data.readers.sources import cache_folder, find
 from shiftproof.errors import ShiftproofError, optional
+from shiftproof.ranges import Chance, Seed
 from shiftproof.registry import register
 from shiftproof.runtime.files import write_safetensors
 
@@ -27,7 +28,11 @@ Style = Literal["art_painting", "cartoon", "photo", "sketch"]
 
 @register("pacs64", tags=("images", "environments"))
 def pacs64(
-    test: Style = "sketch", size: int = 64, holdout: float = 0.2, seed: int = 0, validate: Style | None = None
+    test: Style = "sketch",
+    size: Literal[64, 32, 16, 8, 4] = 64,
+    holdout: Chance = 0.2,
+    seed: Seed = 0,
+    validate: Style | None = None,
 ) -> Dataset:
     """PACS at 64x64 pixels: seven objects in four styles, one of which is seen at test time only (needs its file).
 

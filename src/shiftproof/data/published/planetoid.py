@@ -14,6 +14,7 @@ from shiftproof.data.readers.grb_features import grb_like
 from shiftproof.data.readers.node_preparation import Features, prepared, with_drawn_split, with_labelled_split
 from shiftproof.data.readers.sources import find
 from shiftproof.errors import ShiftproofError
+from shiftproof.ranges import Seed, Whole
 from shiftproof.registry import register
 
 Split = Literal["grb", "public", "geom-gcn", "degree", "random"]
@@ -22,7 +23,7 @@ _GRB_FILE = "planetoid/{name}_grb_style_split.npz"
 
 
 @register("cora", tags=("nodes", "files"))
-def cora(split: Split = "grb", fold: int = 0, features: Words = "arctan", seed: int = 0) -> NodeGraph:
+def cora(split: Split = "grb", fold: Whole = 0, features: Words = "arctan", seed: Seed = 0) -> NodeGraph:
     """Cora (Planetoid): 2,708 papers of 7 fields, 5,278 citations (needs its file).
 
     `split` is "grb" (60/10/30 % by degree, a fixed file), "degree" (the same kind drawn from `seed`), "public" (20 a
@@ -33,7 +34,7 @@ def cora(split: Split = "grb", fold: int = 0, features: Words = "arctan", seed: 
 
 
 @register("citeseer", tags=("nodes", "files"))
-def citeseer(split: Split = "grb", fold: int = 0, features: Words = "arctan", seed: int = 0) -> NodeGraph:
+def citeseer(split: Split = "grb", fold: Whole = 0, features: Words = "arctan", seed: Seed = 0) -> NodeGraph:
     """CiteSeer (Planetoid): 3,327 papers of 6 fields, 4,552 citations, 15 papers unlabelled (needs its file).
 
     Options as for cora; there is no file of its degree split, so that "grb" and "degree" are the same draw.
@@ -42,7 +43,7 @@ def citeseer(split: Split = "grb", fold: int = 0, features: Words = "arctan", se
 
 
 @register("pubmed", tags=("nodes", "files"))
-def pubmed(split: Split = "grb", fold: int = 0, features: Words = "arctan", seed: int = 0) -> NodeGraph:
+def pubmed(split: Split = "grb", fold: Whole = 0, features: Words = "arctan", seed: Seed = 0) -> NodeGraph:
     """PubMed (Planetoid): 19,717 papers on diabetes of 3 kinds, 44,324 citations (needs its file).
 
     Options as for cora; there is no file of its degree split, so that "grb" and "degree" are the same draw.

@@ -24,6 +24,7 @@ from shiftproof.data.readers.loading import named_options
 from shiftproof.data.readers.points import Neighbours, point_graphs
 from shiftproof.data.readers.sources import find
 from shiftproof.errors import ShiftproofError
+from shiftproof.ranges import Fraction, Seed, Whole
 from shiftproof.registry import register
 
 SYNMOL_SCALE = 5.0  # of places in ångström, docs/papers/gmt.md#point-networks
@@ -35,7 +36,7 @@ _MADE = "docs/point-clouds.md"
 
 
 @register("synmol-3d", tags=("graphs", "molecules", "files", "points", "ground-truth"))
-def synmol_3d(seed: int = 0, conformer_seed: int = 0) -> Dataset:
+def synmol_3d(seed: Seed = 0, conformer_seed: Whole = 0) -> Dataset:
     """SynMol as point clouds: atoms at the places of a conformer, joined to their five nearest (needs logic8.npz).
 
     The molecules, atom types and split of `synmol`; places (`pos`) are multiplied by 5. Conformers are found by RDKit
@@ -85,7 +86,7 @@ def tau3mu() -> Dataset:
 
 
 @register("plbind", tags=("graphs", "files", "points", "ground-truth"))
-def plbind(negatives: float = 0.1) -> Dataset:
+def plbind(negatives: Fraction = 0.1) -> Dataset:
     """PLBind: 10,891 proteins with a ligand, is its affinity below 10 nM; pocket residues are truth (needs its file).
 
     A node is a residue (type, accessible surface, B-factor) at its alpha carbon, joined to the five nearest. Residues

@@ -14,6 +14,7 @@ from shiftproof.data.readers.left_out import LeftOut, domain_dataset
 from shiftproof.data.readers.loading import named_options
 from shiftproof.data.readers.sources import find
 from shiftproof.errors import ShiftproofError
+from shiftproof.ranges import Chance, Count, Seed
 from shiftproof.registry import register
 
 DEPARTMENTS = ("books", "dvd", "electronics", "kitchen")
@@ -24,11 +25,11 @@ Weighting = Literal["tfidf", "binary", "counts"]
 @register("amazon-reviews", tags=("text", "environments"))
 def amazon_reviews(
     test: Department = "kitchen",
-    words: int = 2000,
+    words: Count = 2000,
     weighting: Weighting = "tfidf",
     pairs: bool = False,
-    holdout: float = 0.2,
-    seed: int = 0,
+    holdout: Chance = 0.2,
+    seed: Seed = 0,
     validate: Department | None = None,
 ) -> Dataset:
     """Amazon reviews: is it a good one? 2,000 of each of four departments, as bags of words (needs its file).

@@ -17,6 +17,7 @@ from shiftproof.data.readers.trees import Trees, read_trees, tree_graphs
 from shiftproof.data.readers.tu import _numbers
 from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.ranges import Width
 from shiftproof.registry import register
 
 FEWEST_EDGES = 2  # graphs with no more (stored in both directions) are dropped
@@ -51,7 +52,7 @@ def graph_twitter() -> Dataset:
 
 
 @register("sst5-trees", tags=("graphs", "text", "files"))
-def sst5_trees(nodes: Literal["words", "constituents"] = "words", width: int = 128) -> Dataset:
+def sst5_trees(nodes: Literal["words", "constituents"] = "words", width: Width = 128) -> Dataset:
     """A stand-in for Graph-SST5: the treebank's own parse trees with features from the spelling (needs its files).
 
     Nodes are words or constituents; the split by average degree is that of Graph-SST5.
@@ -62,7 +63,7 @@ def sst5_trees(nodes: Literal["words", "constituents"] = "words", width: int = 1
 
 
 @register("sst2-trees", tags=("graphs", "text", "files"))
-def sst2_trees(nodes: Literal["words", "constituents"] = "words", width: int = 128) -> Dataset:
+def sst2_trees(nodes: Literal["words", "constituents"] = "words", width: Width = 128) -> Dataset:
     """A stand-in for Graph-SST2: sentences of the treebank that are not neutral, features from the spelling.
 
     Graph-SST2 holds phrases as well as sentences, this does not (needs the treebank's files).

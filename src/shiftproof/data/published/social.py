@@ -13,6 +13,7 @@ from shiftproof.data.nodes import NodeGraph
 from shiftproof.data.readers.node_preparation import Features, prepared, with_drawn_split
 from shiftproof.data.readers.sources import find
 from shiftproof.errors import ShiftproofError
+from shiftproof.ranges import Seed
 from shiftproof.registry import register
 
 TWITCH_FEATURES = 3170
@@ -24,7 +25,7 @@ def twitch(
     domain: Literal["DE", "ENGB", "ES", "FR", "PTBR", "RU", "TW"] = "DE",
     split: Literal["grb", "random"] = "grb",
     features: Features = "raw",
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> NodeGraph:
     """Twitch streamers of one country, friends joined: do they use mature language? (needs its file).
 
@@ -58,7 +59,7 @@ def facebook100(
     domain: Literal["Amherst41", "JohnsHopkins55", "Reed98", "Cornell5"] = "Amherst41",
     split: Literal["grb", "random"] = "grb",
     features: Features = "raw",
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> NodeGraph:
     """Facebook friends at one university: their gender from status, majors, dorm, year and school (needs its file).
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from shiftproof.data.readers.loading import named_options
 from shiftproof.data.readers.sources import find
 from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError, optional
+from shiftproof.ranges import AtLeast, Count, Seed
 from shiftproof.registry import register
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet
@@ -48,7 +49,11 @@ KNOWN: dict[str, _Known] = {
 
 @register("wilds", tags=("images", "environments"))
 def wilds(
-    name: Name = "camelyon17", size: int = 96, most: int | None = 20_000, words: int = 2000, seed: int = 0
+    name: Name = "camelyon17",
+    size: Annotated[int, AtLeast(4)] = 96,
+    most: Count | None = 20_000,
+    words: Count = 2000,
+    seed: Seed = 0,
 ) -> Dataset:
     """A data set of WILDS with its official splits (needs the package `wilds` and the data set's own folder).
 

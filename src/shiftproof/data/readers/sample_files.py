@@ -20,6 +20,7 @@ from shiftproof.data.readers.labels import METRICS
 from shiftproof.data.readers.tensor_domains import FEWEST_TO_HOLD_OUT, domain_parts
 from shiftproof.data.splitting import Parts, at_random, in_order, require_parts
 from shiftproof.errors import ShiftproofError
+from shiftproof.ranges import Seed, Whole
 from shiftproof.registry import register
 
 PACKED = ("node_ptr", "edge_ptr", "edge_index")
@@ -30,9 +31,9 @@ _SPLITS = ("train", "val", "test")
 def npz_file(
     path: str | Path,
     symmetrise: bool = False,
-    split: str | int = 0,
+    split: str | Whole = 0,
     test: str | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
     task: Task | None = None,
 ) -> Dataset | NodeGraph:
     """An npz file of plain arrays: packed graphs, samples `x`, `y`, `env`, or a node graph.
@@ -60,9 +61,9 @@ def npz_file(
 def safetensors_file(
     path: str | Path,
     symmetrise: bool = False,
-    split: str | int = 0,
+    split: str | Whole = 0,
     test: str | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
     task: Task | None = None,
 ) -> Dataset | NodeGraph:
     """A safetensors file: packed graphs, samples `x`, `y`, `env`, or a node graph; see `.npz`."""

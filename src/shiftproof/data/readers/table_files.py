@@ -13,7 +13,7 @@ from shiftproof.data.readers.smiles_column import smiles_among
 from shiftproof.data.readers.tables import TABLES, Table, read_table
 from shiftproof.data.readers.tabular import feature_table
 from shiftproof.errors import ShiftproofError
-from shiftproof.ranges import Share
+from shiftproof.ranges import Count, Seed, Share
 from shiftproof.registry import register
 
 
@@ -27,9 +27,9 @@ def read_samples(
     test: str | None = None,
     task: str | None = None,
     features: str = "drugood",
-    seed: int = 0,
+    seed: Seed = 0,
     strict: bool = True,
-    max_atoms: int = MOST_ATOMS,
+    max_atoms: Count = MOST_ATOMS,
     closest: Share = CLOSEST,
 ) -> Dataset:
     """A CSV, TSV or Parquet file: molecules (see `molecule_table`) where a column holds SMILES, else plain features.

@@ -20,6 +20,7 @@ from shiftproof.data.readers.loading import named_options
 from shiftproof.data.readers.sources import find
 from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.ranges import Seed
 from shiftproof.registry import register
 from shiftproof.runtime.archives import require_unfolding
 
@@ -31,7 +32,7 @@ WIDEST_ONE_HOT = 1000  # labels spread wider than this are numbered by what occu
 
 
 @register("tu", tags=("graphs", "files"))
-def tu(name: str = "MUTAG", split: Literal["size", "random"] = "size", seed: int = 0) -> Dataset:
+def tu(name: str = "MUTAG", split: Literal["size", "random"] = "size", seed: Seed = 0) -> Dataset:
     """A data set of the TU collection by its name there (needs its files), split by size or at random.
 
     With `split="size"` graphs up to the median number of nodes train and validate, those from the 90th percentile
@@ -45,7 +46,7 @@ def tu(name: str = "MUTAG", split: Literal["size", "random"] = "size", seed: int
 
 
 @register(".zip", tags=("files",))
-def tu_archive(path: str | Path, split: Literal["size", "random"] = "size", seed: int = 0) -> Dataset:
+def tu_archive(path: str | Path, split: Literal["size", "random"] = "size", seed: Seed = 0) -> Dataset:
     """A zip file with the text files of a TU data set, split by size or at random."""
     name = Path(path).stem
     return _dataset(Path(path), name, name, split, seed, {"split": split, "seed": seed})
@@ -61,25 +62,25 @@ def tu_folder(path: str | Path, split: Literal["size", "random"] = "size", seed:
 
 
 @register("nci1", tags=("graphs", "files"))
-def nci1(seed: int = 0) -> Dataset:
+def nci1(seed: Seed = 0) -> Dataset:
     """NCI1 molecules split by size: train on small ones, test on large ones (needs the TU files)."""
     return _size_shift("NCI1", seed, nci1)
 
 
 @register("nci109", tags=("graphs", "files"))
-def nci109(seed: int = 0) -> Dataset:
+def nci109(seed: Seed = 0) -> Dataset:
     """NCI109 molecules split by size: train on small ones, test on large ones (needs the TU files)."""
     return _size_shift("NCI109", seed, nci109)
 
 
 @register("proteins", tags=("graphs", "files"))
-def proteins(seed: int = 0) -> Dataset:
+def proteins(seed: Seed = 0) -> Dataset:
     """PROTEINS split by size: train on small ones, test on large ones (needs the TU files)."""
     return _size_shift("PROTEINS", seed, proteins)
 
 
 @register("dd", tags=("graphs", "files"))
-def dd(seed: int = 0) -> Dataset:
+def dd(seed: Seed = 0) -> Dataset:
     """DD proteins split by size: train on small ones, test on large ones (needs the TU files)."""
     return _size_shift("DD", seed, dd)
 

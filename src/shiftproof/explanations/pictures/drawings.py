@@ -21,6 +21,7 @@ from shiftproof.explanations.pictures.molecule_drawings import draw_molecules
 from shiftproof.explanations.pictures.point_drawings import draw_points, is_points
 from shiftproof.explanations.pictures.superpixel_drawings import draw_superpixels, is_superpixels
 from shiftproof.methods.explanation import Explanation
+from shiftproof.ranges import Count
 from shiftproof.registry import register
 from shiftproof.runtime.files import write_atomic
 
@@ -33,7 +34,7 @@ def draw(
     explanation: Explanation,
     path: str | Path,
     *,
-    columns: int = 4,
+    columns: Count = 4,
     kind: Literal["auto", "graphs", "beside", "molecules", "superpixels", "points"] = "auto",
 ) -> Path:
     """Write one picture of all the explained graphs; the format follows the suffix: .png, .svg or .pdf.
@@ -50,8 +51,6 @@ def draw(
         raise ShiftproofError("there is no graph to draw")
     if len(explanation) > MOST_GRAPHS:
         raise ShiftproofError(f"a picture holds at most {MOST_GRAPHS} graphs, not {len(explanation)}; choose some")
-    if columns < 1:
-        raise ShiftproofError(f"a picture has at least one column, not {columns}")
     if kind == "auto":
         kind = _fitting(explanation, path)
     if kind == "molecules":

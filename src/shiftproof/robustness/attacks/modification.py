@@ -15,11 +15,12 @@ from torch.nn import functional as F
 
 from shiftproof.data.nodes import NodeGraph
 from shiftproof.errors import ShiftproofError
+from shiftproof.ranges import Count, Positive, Whole
 from shiftproof.registry import register
 from shiftproof.robustness.adjacency import Adjacency
 from shiftproof.robustness.attacks.blocks import Block
 from shiftproof.robustness.attacks.situation import Situation
-from shiftproof.robustness.attacks.updates import PATIENCE, RATE, STEPS, SignPGD, require_steps
+from shiftproof.robustness.attacks.updates import PATIENCE, RATE, STEPS, SignPGD
 from shiftproof.robustness.budget import Perturbation
 from shiftproof.robustness.defences.base import Weights
 from shiftproof.robustness.defences.gcn import GCN
@@ -243,10 +244,8 @@ class MappedFlips:
 
 
 @register("metattack", "attacks", tags=("modification",))
-def metattack(*, at_once: int = 1) -> GradientFlips:
+def metattack(*, at_once: Count = 1) -> GradientFlips:
     """Edges flipped along the surrogate's gradient (Metattack's rule against a fixed model), `at_once` from each."""
-    if at_once < 1:
-        raise ShiftproofError(f"'at_once' of metattack, the flips taken from one gradient, is 1 or more, not {at_once}")
     return GradientFlips(at_once)
 
 
@@ -257,7 +256,8 @@ def random_flips() -> RandomFlips:
 
 
 @register("m2", "attacks", tags=("injection",))
-def m2(*, steps: int = STEPS, rate: float = RATE, patience: int | None = PATIENCE, at_once: int = 1) -> MappedFlips:
+def m2(
+    *, steps: Whole = STEPS, rate: Positive = RATE, patience: Whole | None = PATIENCE, at_once: Count = 1
+) -> MappedFlips:
     """Edges added along the gradient, imitated by injected nodes of two edges each, then optimised features."""
-    require_steps(steps, rate, patience)
     return MappedFlips(SignPGD(steps, rate, patience), at_once)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from shiftproof.ranges import Count, Fraction, NonNegative, Positive, Share, Whole
 from shiftproof.registry import register
 from shiftproof.robustness.attacks.choices import RandomEdges, VulnerableEdges
 from shiftproof.robustness.attacks.layered import LayeredEdges, Shape
@@ -18,21 +19,19 @@ from shiftproof.robustness.attacks.updates import (
     SignPGD,
     SmoothSine,
     Untouched,
-    require_steps,
 )
 
 
 def _sign(steps: int, rate: float, patience: int | None, **others: Any) -> SignPGD:
-    require_steps(steps, rate, patience)
     return SignPGD(steps, rate, patience, **others)
 
 
 @register("pgd", "attacks", tags=("injection",))
 def pgd(
     *,
-    steps: int = STEPS,
-    rate: float = RATE,
-    patience: int | None = PATIENCE,
+    steps: Whole = STEPS,
+    rate: Positive = RATE,
+    patience: Whole | None = PATIENCE,
     mask: Mask = "target",
     best: bool = False,
 ) -> InjectionAttack:
@@ -41,7 +40,7 @@ def pgd(
 
 
 @register("fgsm", "attacks", tags=("injection",))
-def fgsm(*, steps: int = STEPS, rate: float = RATE, patience: int | None = PATIENCE) -> InjectionAttack:
+def fgsm(*, steps: Whole = STEPS, rate: Positive = RATE, patience: Whole | None = PATIENCE) -> InjectionAttack:
     """Random edges; features by sign ascent from zero."""
     return InjectionAttack(RandomEdges(), _sign(steps, rate, patience), start="zeros")
 
@@ -54,27 +53,25 @@ def rnd() -> InjectionAttack:
 
 @register("speit", "attacks", tags=("injection",))
 def speit(
-    *, steps: int = STEPS, rate: float = RATE, patience: int | None = PATIENCE, shape: Shape = "auto"
+    *, steps: Whole = STEPS, rate: Positive = RATE, patience: Whole | None = PATIENCE, shape: Shape = "auto"
 ) -> InjectionAttack:
     """Targets shared out among injected nodes in layers; features by Adam, clipped."""
-    require_steps(steps, rate, patience)
     return InjectionAttack(LayeredEdges(shape), ClippedAdam(steps, rate, patience), start="zeros")
 
 
 @register("tdgia", "attacks", tags=("injection",))
 def tdgia(
     *,
-    steps: int = STEPS,
-    rate: float = RATE,
-    patience: int | None = PATIENCE,
-    step: float = 0.2,
-    k1: float = 0.1,
-    k2: float = 0.9,
+    steps: Whole = STEPS,
+    rate: Positive = RATE,
+    patience: Whole | None = PATIENCE,
+    step: Share = 0.2,
+    k1: NonNegative = 0.1,
+    k2: NonNegative = 0.9,
     symmetric: bool = False,
     best: bool = False,
 ) -> InjectionAttack:
     """Edges to topologically weak targets, in rounds; features by a smooth sine."""
-    require_steps(steps, rate, patience)
     update = SmoothSine(steps, rate, patience, symmetric=symmetric, best=best)
     return InjectionAttack(VulnerableEdges("tdgia", k1, k2), update, "normal", Sequential(step))
 
@@ -82,17 +79,16 @@ def tdgia(
 @register("atdgia", "attacks", tags=("injection",))
 def atdgia(
     *,
-    steps: int = STEPS,
-    rate: float = RATE,
-    patience: int | None = PATIENCE,
-    step: float = 0.2,
-    k1: float = 0.1,
-    k2: float = 0.9,
+    steps: Whole = STEPS,
+    rate: Positive = RATE,
+    patience: Whole | None = PATIENCE,
+    step: Share = 0.2,
+    k1: NonNegative = 0.1,
+    k2: NonNegative = 0.9,
     symmetric: bool = False,
     best: bool = False,
 ) -> InjectionAttack:
     """Edges to targets that are almost turned, none to those that are, in rounds; features by a smooth sine."""
-    require_steps(steps, rate, patience)
     update = SmoothSine(steps, rate, patience, symmetric=symmetric, best=best)
     return InjectionAttack(VulnerableEdges("atdgia", k1, k2), update, "normal", Sequential(step))
 
@@ -100,11 +96,11 @@ def atdgia(
 @register("metagia", "attacks", tags=("injection",))
 def metagia(
     *,
-    steps: int = STEPS,
-    rate: float = RATE,
-    patience: int | None = PATIENCE,
-    step: float = 1.0,
-    epochs: int | None = None,
+    steps: Whole = STEPS,
+    rate: Positive = RATE,
+    patience: Whole | None = PATIENCE,
+    step: Share = 1.0,
+    epochs: Whole | None = None,
     branching: bool = False,
     best: bool = False,
 ) -> InjectionAttack:
@@ -116,21 +112,20 @@ def metagia(
 @register("agia", "attacks", tags=("injection",))
 def agia(
     *,
-    steps: int = STEPS,
-    rate: float = RATE,
-    patience: int | None = PATIENCE,
-    rounds: int = 2,
-    edge_steps: int = 300,
-    edge_rate: float = 0.01,
-    beta: float | None = None,
+    steps: Whole = STEPS,
+    rate: Positive = RATE,
+    patience: Whole | None = PATIENCE,
+    rounds: Count = 2,
+    edge_steps: Whole = 300,
+    edge_rate: Positive = 0.01,
+    beta: NonNegative | None = None,
     edge_mask: Mask = "target",
-    step: float | None = None,
-    first_random: float = 0.0,
+    step: Share | None = None,
+    first_random: Fraction = 0.0,
     branching: bool = True,
     best: bool = False,
 ) -> InjectionAttack:
     """Edge weights optimised together with features; with `step`, inside SeqGIA."""
-    require_steps(edge_steps, edge_rate, None)
     update = _sign(steps, rate, patience, best=best)
     choice = AdaptiveEdges(rounds, edge_steps, edge_rate, beta, update, edge_mask)
     if step is None:
@@ -141,10 +136,10 @@ def agia(
 @register("seqgia", "attacks", tags=("injection",))
 def seqgia(
     *,
-    steps: int = STEPS,
-    rate: float = RATE,
-    patience: int | None = PATIENCE,
-    step: float = 0.2,
+    steps: Whole = STEPS,
+    rate: Positive = RATE,
+    patience: Whole | None = PATIENCE,
+    step: Share = 0.2,
     branching: bool = True,
     best: bool = False,
 ) -> InjectionAttack:

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from shiftproof.errors import ShiftproofError
 from shiftproof.robustness.attacks.objective import Harmony, Mask, attack_loss
 from shiftproof.robustness.attacks.situation import Situation
 
@@ -208,10 +207,3 @@ class Untouched:
         self, situation: Situation, edges: Tensor, features: Tensor, *, old: int = 0, inner: Tensor | None = None
     ) -> Tensor:
         return features.clamp(*situation.box)
-
-
-def require_steps(steps: int, rate: float, patience: int | None) -> None:
-    if steps < 0 or not rate > 0 or (patience is not None and patience < 0):
-        raise ShiftproofError(
-            f"an attack takes steps from 0, a positive rate and a patience from 0, not {steps}, {rate} and {patience}"
-        )

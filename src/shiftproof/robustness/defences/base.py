@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from shiftproof.errors import ShiftproofError
 from shiftproof.nn.dropout import byte_dropout
+from shiftproof.ranges import BelowOne, Layers, Width
 from shiftproof.robustness.adjacency import Adjacency
 from shiftproof.robustness.features import Features, dense
 
@@ -29,18 +30,16 @@ class Defence(nn.Module):
         in_features: int,
         classes: int,
         *,
-        hidden: int = 64,
-        layers: int = 3,
-        dropout: float = 0.5,
+        hidden: Width = 64,
+        layers: Layers = 3,
+        dropout: BelowOne = 0.5,
         layer_norm_first: bool = False,
         layer_norm_inner: bool = False,
     ) -> None:
         super().__init__()
-        for name, value in (("in_features", in_features), ("classes", classes), ("hidden", hidden), ("layers", layers)):
+        for name, value in (("in_features", in_features), ("classes", classes)):
             if value < 1:
                 raise ShiftproofError(f"{name} of {type(self).__name__} is at least 1, not {value}")
-        if not 0 <= dropout < 1:
-            raise ShiftproofError(f"dropout of {type(self).__name__} lies in [0, 1), not {dropout}")
         self.in_features, self.classes, self.dropout = in_features, classes, dropout
         self.widths = [in_features, *[hidden] * (layers - 1), classes]
         self.first_norm = nn.LayerNorm(in_features) if layer_norm_first else None

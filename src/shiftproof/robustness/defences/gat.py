@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from shiftproof.errors import ShiftproofError
 from shiftproof.nn.segment import segment_softmax
+from shiftproof.ranges import Count, Layers, Width
 from shiftproof.registry import register, with_options_of
 from shiftproof.robustness.adjacency import Adjacency, product, row_sums
 from shiftproof.robustness.defences.base import Defence, Weights
@@ -18,7 +19,7 @@ from shiftproof.robustness.features import Features, linear
 
 
 class _Attention(Weights):
-    def __init__(self, inputs: int, outputs: int, heads: int) -> None:
+    def __init__(self, inputs: int, outputs: int, heads: Count) -> None:
         super().__init__(inputs, outputs)
         self.heads = heads
         self.to_source = nn.Parameter(nn.init.xavier_uniform_(torch.empty(heads, outputs // heads)))
@@ -37,9 +38,16 @@ class GAT(Defence):
 
     @with_options_of(Defence)
     def __init__(
-        self, in_features: int, classes: int, *, hidden: int = 64, layers: int = 3, heads: int = 8, **options: Any
+        self,
+        in_features: int,
+        classes: int,
+        *,
+        hidden: Width = 64,
+        layers: Layers = 3,
+        heads: Count = 8,
+        **options: Any,
     ) -> None:
-        if heads < 1 or hidden % heads:
+        if hidden % heads:
             raise ShiftproofError(f"hidden of GAT is a multiple of its heads; {hidden} is none of {heads}")
         super().__init__(in_features, classes, hidden=hidden, layers=layers, **options)
         counts = [heads] * (layers - 1) + [1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from shiftproof.ranges import Layers
 from shiftproof.registry import register
 from shiftproof.robustness.adjacency import Adjacency
 from shiftproof.robustness.defences.base import Defence, Weights
@@ -32,7 +33,7 @@ class SGC(Defence):
     .. math:: \hat A^k X \Theta + b, \qquad k = \mathrm{layers}
     """
 
-    def __init__(self, in_features: int, classes: int, *, layers: int = 3, layer_norm_first: bool = False) -> None:
+    def __init__(self, in_features: int, classes: int, *, layers: Layers = 3, layer_norm_first: bool = False) -> None:
         super().__init__(in_features, classes, layers=1, layer_norm_first=layer_norm_first)
         self.steps = layers
 

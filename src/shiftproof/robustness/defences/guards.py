@@ -7,13 +7,14 @@ keep their place with weight 0, so that no layer rebuilds the sparse pattern.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from shiftproof.errors import ShiftproofError
+from shiftproof.ranges import Range
 from shiftproof.registry import register, with_options_of
 from shiftproof.robustness.adjacency import Adjacency, Pattern, dot_products, row_sums
 from shiftproof.robustness.defences.base import Defence, Weights
@@ -124,7 +125,7 @@ class EGuard(_Guard):
         in_features: int,
         classes: int,
         *,
-        threshold: float = 0.1,
+        threshold: Annotated[float, Range(-1, 1)] = 0.1,
         norm: Literal["sym", "row"] = "sym",
         compat_selfloop_count: bool = False,
         tied_output: bool = False,
@@ -171,7 +172,7 @@ class GCNGuard(_Guard):
         in_features: int,
         classes: int,
         *,
-        threshold: float = 0.1,
+        threshold: Annotated[float, Range(-1, 1)] = 0.1,
         tied_output: bool = False,
         **options: Any,
     ) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor
 
 from shiftproof.errors import ShiftproofError
+from shiftproof.ranges import Range
 from shiftproof.registry import register, with_options_of
 from shiftproof.robustness.adjacency import Adjacency, dot_products
 from shiftproof.robustness.defences.gcn import GCN
@@ -31,7 +32,7 @@ class GCNJaccard(GCN):
         in_features: int,
         classes: int,
         *,
-        threshold: float = 0.01,
+        threshold: Annotated[float, Range(-1, 1)] = 0.01,
         similarity: Literal["jaccard", "cosine"] = "jaccard",
         **options: Any,
     ) -> None:

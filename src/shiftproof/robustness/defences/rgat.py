@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor
 
 from shiftproof.errors import ShiftproofError
+from shiftproof.ranges import Range
 from shiftproof.registry import register, with_options_of
 from shiftproof.robustness.adjacency import Adjacency, product, row_sums
 from shiftproof.robustness.defences.base import Defence, Weights
@@ -37,10 +38,10 @@ class RGAT(Defence):
         in_features: int,
         classes: int,
         *,
-        threshold: float = 0.1,
+        threshold: Annotated[float, Range(-1, 1)] = 0.1,
         weighting: Literal["similarity", "uniform"] = "similarity",
         wide_input_rule: bool = True,
-        last_threshold: float | None = None,
+        last_threshold: Annotated[float, Range(-1, 1)] | None = None,
         **options: Any,
     ) -> None:
         super().__init__(in_features, classes, **options)

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shiftproof.nn.dropout import byte_dropout
+from shiftproof.ranges import BelowOne, Layers, Width
 from shiftproof.registry import register
 from shiftproof.robustness.adjacency import Adjacency
 from shiftproof.robustness.defences.base import Defence
@@ -37,9 +38,9 @@ class RobustGCN(Defence):
         in_features: int,
         classes: int,
         *,
-        hidden: int = 64,
-        layers: int = 3,
-        dropout: float = 0.5,
+        hidden: Width = 64,
+        layers: Layers = 3,
+        dropout: BelowOne = 0.5,
         noise_at_evaluation: bool = False,
     ) -> None:
         super().__init__(in_features, classes, hidden=hidden, layers=layers, dropout=dropout)
