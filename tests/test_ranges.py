@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 
+import shiftproof as sp
+from shiftproof.data.generated.cora_like import cora_like
 from shiftproof.errors import ShiftproofError
 from shiftproof.ranges import (
     MOST,
@@ -28,7 +30,11 @@ from shiftproof.ranges import (
     shown,
     without_range,
 )
-from shiftproof.registry import fitting_options, options_of, with_options_of
+from shiftproof.registry import KINDS, UNLISTED, fitting_options, options_of, with_options_of
+from shiftproof.robustness import Budget, build_defence
+from shiftproof.robustness.defences import EGuard
+from shiftproof.training.balance import BALANCES
+from tests.cli.own_files import assert_one_sentence
 
 Kept = Annotated[float, Range(0, 1, open="low", also=(-1,))]
 
@@ -194,3 +200,72 @@ def test_numbers_that_may_be_anything_are_finite_still():
     assert fitting(0, Whole, "it") == 0
     with pytest.raises(ShiftproofError, match="it is a number, not nan"):
         fitting(math.nan, Number, "it")
+
+
+NAMED = {f"{kind} {entry.name}": entry.make for kind, registry in (KINDS | UNLISTED).items() for entry in registry}
+NAMED |= {f"balance {name}": make for name, make in BALANCES.items()}
+WITHOUT_RANGE: set[str] = set()  # options of named things that may leave their range unsaid: none
+
+
+def test_every_numeric_option_of_everything_with_a_name_states_its_range():
+    found = {
+        f"{name}: {key}"
+        for name, make in NAMED.items()
+        for key, option in options_of(make).items()
+        if without_range(option.annotation, option.default)
+    }
+    assert found == WITHOUT_RANGE
+
+
+def test_what_an_option_is_by_default_lies_in_its_range():
+    for name, make in NAMED.items():
+        for key, option in options_of(make).items():
+            fitting(option.default, option.annotation, f"{name}: {key}", option.default)
+
+
+GRAPHS = "spmotif-struc:train_per_class=4,val_per_class=2,test_per_class=2"
+BEYOND = [
+    ("irm", "colored-digits", {"penalty": -1}, "option 'penalty' of 'irm' is a number from 0, not -1"),
+    ("ciga-v2", GRAPHS, {"ratio": -3}, "option 'ratio' of 'ciga-v2' is a number above 0 to 1 or -1, not -3"),
+    ("ciga-v2", GRAPHS, {"temperature": -1}, "option 'temperature' of 'ciga-v2' is a number above 0, not -1"),
+    ("gala", GRAPHS, {"upsample": -1}, "option 'upsample' of 'gala' is a whole number from 0 or off or auto, not -1"),
+    (
+        "erm",
+        "colored-digits:copies=0",
+        {},
+        "option 'copies' of data set 'colored-digits' is a whole number from 1, not 0",
+    ),
+    ("erm", GRAPHS + ",bias=2", {}, "option 'bias' of data set 'spmotif-struc' is a number from 0 to 1, not 2.0"),
+]
+
+
+@pytest.mark.parametrize(("method", "data", "settings", "said"), BEYOND)
+def test_nothing_is_trained_with_a_setting_out_of_its_range(method, data, settings, said, shiftproof):
+    with pytest.raises(ShiftproofError) as caught:
+        sp.fit(method, data, epochs=1, **settings)
+    assert str(caught.value) == said
+    given = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    assert_one_sentence(shiftproof("fit", data, "-m", method, *given), said)
+
+
+@pytest.mark.parametrize(
+    ("attack", "said"),
+    [
+        ("pgd:steps=-1", "option 'steps' of attack 'pgd' is a whole number from 0, not -1"),
+        ("tdgia:step=2", "option 'step' of attack 'tdgia' is a number above 0 to 1, not 2.0"),
+    ],
+)
+def test_nothing_is_attacked_with_a_setting_out_of_its_range(attack, said, shiftproof):
+    with pytest.raises(ShiftproofError) as caught:
+        sp.attack(attack, cora_like(nodes=80, features=4), budget=Budget(2, 2))
+    assert str(caught.value) == said
+    assert_one_sentence(shiftproof("attack", "cora-like:nodes=80,features=4", "--attack", attack), said)
+
+
+def test_no_defence_is_built_with_a_setting_out_of_its_range(shiftproof):
+    given = ("attack", "cora-like:nodes=80,features=4", "--defences", "gcn:dropout=1")
+    assert_one_sentence(shiftproof(*given), "option 'dropout' of defence 'gcn' is a number from 0 to below 1, not 1.0")
+    with pytest.raises(ShiftproofError, match="option 'threshold' of 'eguard' is a number from -1 to 1, not 3"):
+        EGuard(4, 2, threshold=3)
+    with pytest.raises(ShiftproofError, match=r"option 'dropout' of .*'gcn' is a number from 0 to below 1, not 1\.0"):
+        build_defence("gcn:dropout=1", cora_like(nodes=80, features=4))

@@ -192,7 +192,7 @@ def test_tied_output_uses_the_last_hidden_layer_twice() -> None:
 
 def test_the_loop_counts_as_a_neighbour_from_the_second_layer_on_in_the_released_guard() -> None:
     graph = bag_of_words()
-    ours, theirs = EGuard(30, 3, threshold=-2.0), EGuard(30, 3, threshold=-2.0, compat_selfloop_count=True)
+    ours, theirs = EGuard(30, 3, threshold=-1.0), EGuard(30, 3, threshold=-1.0, compat_selfloop_count=True)
     adjacency, cases = adjacency_of(graph), [(ours, 0), (ours, 1), (theirs, 0), (theirs, 1)]
     states = [model._guarded(layer, graph.x, model.prepare(adjacency)) for model, layer in cases]
     weights = [state.propagation.weight() for state in states]  # type: ignore[union-attr]

@@ -41,10 +41,10 @@ def test_cora_like_follows_its_seed_and_its_options() -> None:
     ("options", "said"),
     [
         ("nodes=20", "10 nodes a class or more"),
-        ("classes=1", "2 classes"),
-        ("homophily=1.5", "a chance between 0 and 1, not 1.5"),
+        ("classes=1", "a whole number from 2, not 1"),
+        ("homophily=1.5", "a number from 0 to 1, not 1.5"),
         ("nodes=100,edges=4000", "'edges' of cora-like is 1 to 1237, not 4000"),
-        ("seed=-1", "a seed is a whole number from 0"),
+        ("seed=-1", "a whole number from 0"),
     ],
 )
 def test_a_graph_that_cannot_be_generated_is_one_sentence(options, said) -> None:

@@ -136,7 +136,7 @@ def test_toy_decays_conserve_mass_and_toy_tracks_follow_their_seed():
     assert a.train.num_nodes != c.train.num_nodes or not torch.equal(
         a.train.node_columns["pos"], c.train.node_columns["pos"]
     )
-    with pytest.raises(ShiftproofError, match="at least 10 events"):
+    with pytest.raises(ShiftproofError, match="a whole number from 10, not 5"):
         sp.load("toy-tracks", graphs=5)
 
 
@@ -162,7 +162,7 @@ def test_toy_groups_are_whole_in_positive_clouds_alone_and_kinds_say_nothing():
     again, other = sp.load("toy-groups", graphs=60, seed=2), sp.load("toy-groups", graphs=60, seed=3)
     assert torch.equal(data.test.node_columns["pos"], again.test.node_columns["pos"])
     assert data.test.num_nodes != other.test.num_nodes or not torch.equal(data.test.x, other.test.x)
-    with pytest.raises(ShiftproofError, match="at least 10 clouds, not 3"):
+    with pytest.raises(ShiftproofError, match="a whole number from 10, not 3"):
         sp.load("toy-groups", graphs=3)
 
 
@@ -265,7 +265,7 @@ def test_some_batches_are_trained_on_with_the_ligands_of_other_proteins(folder):
         assert torch.equal(one.x, batch.x)
     assert batch.y.tolist() == [1, 1]
     assert all(data.augment(one) is one for one in [data.train.whole()] * 20)  # nobody is outside
-    with pytest.raises(ShiftproofError, match=r"'negatives' is the share .* from 0 to 1, not 2"):
+    with pytest.raises(ShiftproofError, match=r"option 'negatives' of .* is a number from 0 to 1, not 2"):
         sp.load("plbind", negatives=2.0)
 
 

@@ -34,7 +34,7 @@ def test_styles_are_environments_and_one_is_kept_for_the_test(real_data):
 def test_what_is_wrong_is_said_in_a_sentence(monkeypatch, tmp_path):
     with pytest.raises(ShiftproofError, match="option 'test' of pacs64 is art_painting, cartoon, photo or sketch"):
         load("pacs64:test=clipart")
-    with pytest.raises(ShiftproofError, match="divides 64"):
+    with pytest.raises(ShiftproofError, match="is 64 or 32 or 16 or 8 or 4, not 48"):
         load("pacs64:size=48")
     monkeypatch.setenv("SHIFTPROOF_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -12,7 +12,7 @@ from shiftproof.data.domains import DomainSet
 from shiftproof.data.generated.room import require_room
 from shiftproof.data.readers.loading import named_options
 from shiftproof.data.seeds import stream
-from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.errors import unknown
 from shiftproof.ranges import AtLeast, Number, Seed
 from shiftproof.registry import register
 
@@ -38,8 +38,6 @@ def extrapolation(
     given = dict(locals())
     if sampling not in ("uniform", "gaussian"):
         raise unknown("sampling of extrapolation", sampling, ("uniform", "gaussian"))
-    if min(train_size, val_size, test_size) < 2:
-        raise ShiftproofError("every split of extrapolation needs at least two points")
     require_room(train_size + val_size + test_size, 6, "extrapolation")
     env = np.arange(train_size) % 2
     splits = {"train": _labelled(_training_points(env, sampling, stream(seed, 0)), k, env)}

@@ -11,7 +11,7 @@ import torch
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.domains import DomainSet
 from shiftproof.data.generated.room import require_room
-from shiftproof.data.generated.spmotif import require_chance, spmotif_mixed, spmotif_struc
+from shiftproof.data.generated.spmotif import spmotif_mixed, spmotif_struc
 from shiftproof.data.readers.loading import named_options
 from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError, unknown
@@ -72,9 +72,6 @@ def linear_fiif(
     or with `mix` a fixed rotation of it; the columns "invariant" and "spurious" hold the two halves.
     """
     given = dict(locals())
-    require_chance(noise, "noise", "linear-fiif")
-    if dims < 1 or per_env < 1:
-        raise ShiftproofError(f"linear-fiif needs dims and per_env of at least 1, not {dims} and {per_env}")
     require_room(5 * per_env + 2 * dims, 8 * dims, "linear-fiif")  # and a rotation of all dimensions
     world = stream(seed, 0)
     direction = world.normal(size=dims)

@@ -14,7 +14,7 @@ from shiftproof.data.generated.room import require_room
 from shiftproof.data.graphs import GraphSet
 from shiftproof.data.readers.loading import named_options
 from shiftproof.data.seeds import stream
-from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.errors import unknown
 from shiftproof.ranges import Count, Fraction, Seed
 from shiftproof.registry import register
 
@@ -89,7 +89,6 @@ def spmotif_gsat(
     `tree_heights="dir"` makes the trees of training and validation equally low for all classes.
     """
     given = dict(locals())
-    require_chance(b, "b", "spmotif-gsat")
     if tree_heights not in ("released", "dir"):
         raise unknown("option tree_heights of spmotif-gsat:", tree_heights, ("released", "dir"))
     low = {"train": (0, 1, 2), "val": (0, 1, 2)} if tree_heights == "dir" else {"train": (1, 2)}
@@ -120,20 +119,12 @@ def spmotif_gsat(
 
 def class_labels(per_class: int, owner: str) -> np.ndarray:
     """Equally many labels of every class, in turn, so that any slice of a split is balanced."""
-    if per_class < 1:
-        raise ShiftproofError(f"{owner} needs at least one graph of each class in every split, not {per_class}")
     require_room(CLASSES * per_class, NUMBERS, owner)
     return np.arange(CLASSES * per_class) % CLASSES
 
 
-def require_chance(value: float, option: str, owner: str) -> None:
-    if not 0 <= value <= 1:
-        raise ShiftproofError(f"option '{option}' of {owner} is a chance between 0 and 1, not {value}")
-
-
 def _spmotif(name: str, make: object, given: dict) -> Dataset:
     bias, attr, seed = given["bias"], given["attr"], given["seed"]
-    require_chance(bias, "bias", name)
     if attr not in ("none", "fiif", "piif"):
         raise unknown("attr", str(attr), ("none", "fiif", "piif"), name)
     splits = {}

@@ -59,7 +59,7 @@ def cmnist_75sp(seed: Seed = 0, limit: Count | None = None, workers: Count = 1) 
         "test": (held[5_000:],),
     }
     source = Source("mnist-train", images, ASKED_COLOURED)
-    splits = _coloured(source, digits, parts, seed, _at_least_one(limit, "cmnist-75sp"), workers)
+    splits = _coloured(source, digits, parts, seed, limit, workers)
     given = {"seed": seed, "limit": limit}
     return _coloured_dataset(
         splits,
@@ -85,7 +85,7 @@ def colored_digits_sp(seed: Seed = 0, limit: Count | None = None, workers: Count
         "test": (held[third // 4 :],),
     }
     source = Source("digits", images, ASKED_COLOURED)
-    splits = _coloured(source, digits, parts, seed, _at_least_one(limit, "colored-digits-sp"), workers)
+    splits = _coloured(source, digits, parts, seed, limit, workers)
     given = {"seed": seed, "limit": limit}
     return _coloured_dataset(
         splits,
@@ -102,7 +102,7 @@ def mnist_75sp(seed: Seed = 0, limit: Count | None = None, workers: Count = 1) -
     20,000 images train and 5,000 validate, drawn by `seed` from MNIST's training file; its 10,000 test images test.
     `limit` takes only the first images of each split; `workers` processes share the work of the first time.
     """
-    limit = _at_least_one(limit, "mnist-75sp")
+    limit = limit
     images, digits = mnist("train")
     test_images, test_digits = mnist("test")
     if (len(images), len(test_images)) != (60_000, 10_000):  # of few, the same would train and validate
@@ -260,8 +260,6 @@ class Source:
         return cache_folder() / "superpixels" / name
 
     def _compute(self, rows: np.ndarray, channel: Channel, workers: int) -> Superpixels:
-        if workers < 1:
-            raise ShiftproofError(f"option 'workers' is the number of processes, at least 1, not {workers}")
         optional("skimage.segmentation", "images", "cutting images into superpixels")  # said before a process starts
         cuts = range(0, len(rows), IMAGES_AT_ONCE)
         jobs = [(self.images[some], some, channel, self.asked) for some in (rows[c : c + IMAGES_AT_ONCE] for c in cuts)]
@@ -350,12 +348,6 @@ def _coloured_dataset(splits: dict[str, GraphSet], name: str, provenance: str, o
         environment="flip",
         value_names={"flip": (str(FLIPS[-1]),), "train.flip": tuple(map(str, FLIPS[:-1])), "colour": ("red", "green")},
     )
-
-
-def _at_least_one(limit: int | None, owner: str) -> int | None:
-    if limit is not None and limit < 1:
-        raise ShiftproofError(f"option 'limit' of {owner} must be at least 1, not {limit}")
-    return limit
 
 
 def _read(path: Path) -> Superpixels:

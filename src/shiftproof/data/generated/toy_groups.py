@@ -12,7 +12,6 @@ from shiftproof.data.generated.room import require_room
 from shiftproof.data.readers.loading import named_options
 from shiftproof.data.readers.points import Neighbours, at_random, point_graphs
 from shiftproof.data.seeds import stream
-from shiftproof.errors import ShiftproofError
 from shiftproof.ranges import AtLeast, Seed
 from shiftproof.registry import register
 
@@ -36,8 +35,6 @@ def toy_groups(graphs: Annotated[int, AtLeast(10)] = 1000, seed: Seed = 0) -> Da
     the published sets. Split 70/15/15.
     """
     given = dict(locals())
-    if graphs < 10:
-        raise ShiftproofError(f"toy-groups has at least 10 clouds, not {graphs}")
     require_room(graphs, 26 * (8 + 3 * 5), "toy-groups")  # 26 points with five edges each
     rng = stream(seed, 0)
     positive = np.arange(graphs) < graphs // 2

@@ -12,7 +12,6 @@ from shiftproof.data.generated.room import require_room
 from shiftproof.data.readers.loading import named_options
 from shiftproof.data.readers.points import Neighbours, at_random, point_graphs
 from shiftproof.data.seeds import stream
-from shiftproof.errors import ShiftproofError
 from shiftproof.ranges import AtLeast, Seed
 from shiftproof.registry import register
 
@@ -41,8 +40,6 @@ def toy_tracks(
     of the published sets. Split 70/15/15.
     """
     given = dict(locals())
-    if graphs < 10 or tracks < 2:
-        raise ShiftproofError(f"toy-tracks has at least 10 events of 2 tracks, not {graphs} of {tracks}")
     require_room(graphs, tracks**2 * 4 + tracks * 12 * (8 + 3 * 5), "toy-tracks")  # all pairs; 12 hits a track
     signal = np.arange(graphs) < round(SIGNAL_SHARE * graphs)
     charge, momentum = _events(signal, tracks, stream(seed, 0))

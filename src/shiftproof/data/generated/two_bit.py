@@ -38,9 +38,6 @@ def two_bit(
     are those of `test_betas`.
     """
     given = dict(locals())
-    _require_chances((alpha, *betas, *test_betas))
-    if per_env < 1:
-        raise ShiftproofError(f"option 'per_env' of two-bit must be at least 1, not {per_env}")
     require_room((2 * len(betas) + len(test_betas)) * per_env, 8, "two-bit")
     parts = {"train": betas, "val": betas, "test": test_betas}
     return Dataset(

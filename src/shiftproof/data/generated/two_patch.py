@@ -13,7 +13,6 @@ from shiftproof.data.generated.room import require_room
 from shiftproof.data.generated.two_bit import signs
 from shiftproof.data.readers.loading import named_options
 from shiftproof.data.seeds import stream
-from shiftproof.errors import ShiftproofError
 from shiftproof.ranges import AtLeast, Count, Fraction, NonNegative, Seed
 from shiftproof.registry import register
 
@@ -37,11 +36,6 @@ def two_patch(
     model that follows the invariant direction is always right. Labels are 0 and 1, the column "sign" holds -1 and 1.
     """
     given = dict(locals())
-    for rate in (alpha, *betas):
-        if not 0 <= rate <= 1:
-            raise ShiftproofError(f"alpha and betas of two-patch are chances between 0 and 1, not {rate}")
-    if d < 3 or per_env < 1 or test_per_env < 1 or noise < 0:
-        raise ShiftproofError("two-patch needs d of at least 3, noise not below 0 and a sample in every environment")
     require_room(len(betas) * (2 * per_env + test_per_env) + d, 6 * d, "two-patch")
     reversed_betas = tuple(1 - beta for beta in betas)
     return Dataset(

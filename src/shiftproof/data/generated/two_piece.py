@@ -9,7 +9,7 @@ import torch
 
 from shiftproof.data.dataset import Dataset
 from shiftproof.data.generated.motifs import BASE_NAMES, MOTIF_NAMES, Plan, build, draw_matching, draw_widths, redraw
-from shiftproof.data.generated.spmotif import CLASSES, SMALL, class_labels, require_chance
+from shiftproof.data.generated.spmotif import CLASSES, SMALL, class_labels
 from shiftproof.data.graphs import GraphSet
 from shiftproof.data.readers.loading import named_options
 from shiftproof.data.seeds import stream
@@ -44,8 +44,6 @@ def two_piece(
     """
     a, b = (_one_of(*pair) for pair in (("a", a, "inv", inv, 0.8), ("b", b, "spu", spu, 0.9)))
     given = {name: value for name, value in locals().items() if name not in ("inv", "spu")}
-    require_chance(a, "a", "two-piece")
-    require_chance(b, "b", "two-piece")
     matching = {"train": b, "val": max(b - VALIDATION_STEP, 1 / 3), "test": TEST_MATCH}
     splits = {}
     for number, (split, chance) in enumerate(matching.items()):

@@ -96,8 +96,6 @@ def plbind(negatives: Fraction = 0.1) -> Dataset:
     (docs/papers/gmt.md#actstrack-tau3mu-synmol-plbind).
     """
     given = dict(locals())
-    if not 0 <= negatives <= 1:
-        raise ShiftproofError(f"'negatives' is the share of batches with wrong ligands, from 0 to 1, not {negatives}")
     file = _open("plbind", "PLBind")
     starts = file.starts("ptr")
     affinity = file.column("affinity", len(starts) - 1)

@@ -65,8 +65,6 @@ def wilds(
     given = dict(locals())
     if name not in KNOWN:
         raise ShiftproofError(f"option 'name' of wilds is one of {', '.join(KNOWN)}, not '{name}'")
-    if size < 4 or (most is not None and most < 1):
-        raise ShiftproofError(f"'size' of wilds is at least 4 and 'most' at least 1, not {size} and {most}")
     package = optional("wilds", "wilds", f"reading the WILDS data set '{name}'")
     folder = find("wilds", what=f"the folder of the WILDS data set '{name}'")
     source = package.get_dataset(dataset=name, root_dir=str(folder), download=False)
