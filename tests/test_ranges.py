@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import shiftproof as sp
+from shiftproof import pareto
 from shiftproof.data.generated.cora_like import cora_like
 from shiftproof.errors import ShiftproofError
 from shiftproof.ranges import (
@@ -31,9 +32,10 @@ from shiftproof.ranges import (
     without_range,
 )
 from shiftproof.registry import KINDS, UNLISTED, fitting_options, options_of, with_options_of
-from shiftproof.robustness import Budget, build_defence
+from shiftproof.robustness import FLAG, Budget, adversarial_train, build_defence, train_defence
 from shiftproof.robustness.defences import EGuard
 from shiftproof.training.balance import BALANCES
+from shiftproof.training.trainer import Trainer
 from tests.cli.own_files import assert_one_sentence
 
 Kept = Annotated[float, Range(0, 1, open="low", also=(-1,))]
@@ -269,3 +271,46 @@ def test_no_defence_is_built_with_a_setting_out_of_its_range(shiftproof):
         EGuard(4, 2, threshold=3)
     with pytest.raises(ShiftproofError, match=r"option 'dropout' of .*'gcn' is a number from 0 to below 1, not 1\.0"):
         build_defence("gcn:dropout=1", cora_like(nodes=80, features=4))
+
+
+FACES = [getattr(sp, name) for name in sp.__all__ if name not in ("Dataset", "NodeGraph")]  # those two hold data
+PUBLIC = [face for face in FACES if callable(face) and face is not ShiftproofError]
+PUBLIC += [pareto.PAIR, pareto.PreferenceSolver, pareto.SmoothedSolver, pareto.select, pareto.select_step]
+PUBLIC += [Budget, FLAG, Trainer, build_defence, train_defence, adversarial_train]
+
+
+@pytest.mark.parametrize("face", PUBLIC, ids=lambda face: face.__name__)
+def test_every_numeric_option_of_what_is_called_in_python_states_its_range(face):
+    assert [key for key, option in options_of(face).items() if without_range(option.annotation, option.default)] == []
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: sp.fit("erm", "colored-digits", seed=-1), "option 'seed' of fit is a whole number from 0"),
+        (lambda: sp.compare("erm", "colored-digits", seeds=0), "option 'seeds' of compare is a whole number from 1"),
+        (lambda: sp.diagnose("colored-digits", most=0), "option 'most' of diagnose is a whole number from 1, not 0"),
+        (lambda: sp.attack("pgd", NODES, budget=Budget(2, 2), hao=-1), "option 'hao' of attack is a number from 0"),
+        (lambda: sp.audit(NODES, shares=(0.5, 0)), "option 'shares' of audit is a list of (a number above 0)"),
+        (lambda: Budget(-1, 2), "option 'nodes' of Budget is a whole number from 0, not -1"),
+        (lambda: FLAG(steps=0), "option 'steps' of FLAG is a whole number from 1, not 0"),
+        (lambda: train_defence("gcn", NODES, lr=0), "option 'lr' of train_defence is a number above 0, not 0"),
+        (
+            lambda: pareto.PreferenceSolver([1, 1], eps=-1),
+            "option 'eps' of PreferenceSolver is a number from 0, not -1",
+        ),
+        (
+            lambda: pareto.PAIR(None, {"a": 1}, descent_steps=-1),
+            "option 'descent_steps' of PAIR is a whole number from",
+        ),  # type: ignore[arg-type]
+        (lambda: Trainer(epochs=10**23), "option 'epochs' of Trainer is a whole number from 0"),
+    ],
+)
+def test_a_public_call_out_of_its_range_is_one_sentence(call, said):
+    with pytest.raises(ShiftproofError) as caught:
+        call()
+    assert str(caught.value).startswith(said)
+    assert "\n" not in str(caught.value)
+
+
+NODES = cora_like(nodes=80, features=4)

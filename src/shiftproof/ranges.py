@@ -197,6 +197,8 @@ def _fitted(value: Any, part: Any, ranges: tuple[Range, ...]) -> Any:
     elif kind in (int, float):
         return _number(value, kind, ranges)
     elif kind in (tuple, list, Sequence):
+        if getattr(value, "ndim", 0) == 1:  # an array of NumPy, a tensor
+            value = value.tolist()
         if isinstance(value, Sequence) and not isinstance(value, str | bytes):
             return _sequence(value, kind, typing.get_args(part))
     elif kind in (dict, Mapping):

@@ -116,7 +116,7 @@ def test_settings_reach_whom_they_concern_and_the_preset_fills_the_rest():
         ({"weight_decay": float("nan")}, "'weight_decay' of 'irm' is a number from 0, not nan"),
         ({"weights": {"irn": 3.0}}, "unknown loss term 'irn'; did you mean 'irm'?"),
         ({"epochs": 1e23}, "'epochs' of 'irm' is a whole number from 0 (at most 2147483647), not 1e+23"),
-        ({"seed": 2**64}, "'seed' is a whole number from 0 to 9223372036854775807, not 18446744073709551616"),
+        ({"seed": 2**64}, "'seed' of fit is a whole number from 0 to 9223372036854775807, not 18446744073709551616"),
         ({"device": "gpu"}, "'gpu' is not a device; 'cpu', 'cuda' and 'auto' are"),
     ],
 )

@@ -139,8 +139,8 @@ def test_no_assistant_is_trained_where_nothing_asks_for_one(data, tmp_path) -> N
     [
         ({"proxy": "colour"}, "unknown proxy 'colour'"),
         ({"proxy": torch.zeros(3, dtype=torch.long)}, "one whole number for each of the 36 training samples"),
-        ({"upsample": -1}, "'upsample' is 'off', 'auto' or a number of copies"),
-        ({"clusters": 0}, "'clusters' is a whole number from 1"),
+        ({"upsample": -1}, "'upsample' of 'gala' is a whole number from 0 or off or auto, not -1"),
+        ({"clusters": 0}, "'clusters' of 'gala' is a whole number from 1, not 0"),
         ({"assistant": "svm"}, "svm"),
     ],
 )

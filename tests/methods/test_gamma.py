@@ -179,7 +179,7 @@ def test_graphs_without_any_graphlet_have_a_prediction_and_a_gradient(kind: type
 
 
 def test_options_that_cannot_be_are_one_sentence() -> None:
-    with pytest.raises(ShiftproofError, match="3, 4 or 5 nodes"):
+    with pytest.raises(ShiftproofError, match="a whole number from 3 to 5, not 7"):
         sp.fit("gamma-1hot", motif_data(), size=7)
     with pytest.raises(ShiftproofError, match="permutations"):
         sp.fit("gamma-rpgin", motif_data(), permutations=-1)

@@ -276,9 +276,9 @@ def _logits(run: Run, data) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("name", "options", "sentence"),
     [
-        ("wl-kernel", {"iterations": -1}, "0 or more times"),
-        ("gc-kernel", {"size": 6}, "3, 4 or 5 nodes"),
-        ("gc-kernel", {"size": 2}, "3, 4 or 5 nodes"),
+        ("wl-kernel", {"iterations": -1}, "a whole number from 0 or none, not -1"),
+        ("gc-kernel", {"size": 6}, "a whole number from 3 to 5, not 6"),
+        ("gc-kernel", {"size": 2}, "a whole number from 3 to 5, not 2"),
         ("wl-kernel", {"normalise": "length"}, "cosine"),
     ],
 )

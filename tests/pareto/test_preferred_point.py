@@ -272,9 +272,9 @@ def test_options_that_cannot_be_right_are_refused():
     x = torch.zeros(3, requires_grad=True)
     inner = torch.optim.SGD([x], lr=0.1)
     for options, said in (
-        ({"descent_steps": -1}, "'descent_steps' is a whole number from 0, not -1"),
-        ({"descent_steps": 1.5}, "'descent_steps' is a whole number from 0, not 1.5"),
-        ({"negative_rate": float("nan")}, "'negative_rate' is a finite number above 0"),
+        ({"descent_steps": -1}, "'descent_steps' of PAIR is a whole number from 0, not -1"),
+        ({"descent_steps": 1.5}, "'descent_steps' of PAIR is a whole number from 0, not 1.5"),
+        ({"negative_rate": float("nan")}, "'negative_rate' of PAIR is a number above 0, not nan"),
     ):
         with pytest.raises(ShiftproofError, match=said):
             PAIR(inner, {"a": 1, "b": 1}, **options)

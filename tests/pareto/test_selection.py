@@ -39,5 +39,5 @@ def test_histories_and_rules_that_do_not_fit_are_one_sentence():
         RunHistory.of("run", [record], losses=("task", "vrex"), metric="accuracy")
     with pytest.raises(ShiftproofError, match="unknown across 'vals'"):
         select([history()], across="vals")  # type: ignore[arg-type]
-    with pytest.raises(ShiftproofError, match="'percentile' is from 0 to 1"):
+    with pytest.raises(ShiftproofError, match="'percentile' of select_step is a number from 0 to 1, not 5"):
         select_step(history(), (1, 1), percentile=5)

@@ -233,15 +233,19 @@ def test_a_result_over_budget_is_an_error() -> None:
         ("metattack", {"budget": Budget(4, 2)}, "flips edges, and the budget allows none"),
         ("pgd", {"budget": Budget(4, 99)}, "only 16 targets to join"),
         ("pgd", {"budget": Budget(4, 2, low=-0.1, high=0.1)}, "outside the box"),
-        ("pgd", {"hao": -1.0}, "'hao' of the attack 'pgd' is a number from 0"),
+        ("pgd", {"hao": -1.0}, "option 'hao' of attack is a number from 0, not -1.0"),
         ("pgd", {"compat": "released"}, "is None or 'reference'"),
         ("pdg", {}, "pgd"),
         ("pgd", {"epsilon": 1}, "epsilon"),
         ("pgd:rate=fast", {}, "takes float"),
-        ("pgd", {"steps": -1}, "steps from 0"),
-        ("tdgia", {"step": 0.0}, r"lies in \(0, 1\]"),
+        ("pgd", {"steps": -1}, "option 'steps' of attack is a whole number from 0 or none, not -1"),
+        ("tdgia", {"step": 0.0}, "option 'step' of attack 'tdgia' is a number above 0 to 1, not 0.0"),
         ("m2", {"budget": Budget(2, 1)}, "'edges_per_node' of 2"),
-        ("metattack", {"budget": Budget(edges=2), "at_once": 0}, "is 1 or more"),
+        (
+            "metattack",
+            {"budget": Budget(edges=2), "at_once": 0},
+            "'at_once' of attack 'metattack' is a whole",
+        ),
     ],
 )
 def test_mistakes_are_one_sentence(name: str, settings: dict, said: str) -> None:

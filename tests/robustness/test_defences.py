@@ -239,8 +239,8 @@ def test_features_know_when_they_are_sparse() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"name": "gcn", "hidden": 0}, "hidden of GCN is at least 1"),
-        ({"name": "gcn", "dropout": 1.0}, r"dropout of GCN lies in \[0, 1\)"),
+        ({"name": "gcn", "hidden": 0}, "option 'hidden' of defence 'gcn' is a whole number from 1 to 65536, not 0"),
+        ({"name": "gcn", "dropout": 1.0}, "option 'dropout' of defence 'gcn' is a number from 0 to below 1, not 1.0"),
         ({"name": "gat", "hidden": 10}, "multiple of its heads"),
         ({"name": "eguard", "norm": "column"}, "'sym' or 'row'"),
         ({"name": "rgat", "weighting": "equal"}, "'similarity' or 'uniform'"),

@@ -18,6 +18,7 @@ from shiftproof.data.readers.loading import load_samples
 from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError
 from shiftproof.objectives import sample_losses
+from shiftproof.ranges import Seed, checked
 from shiftproof.statistics.metrics import Predictions, measure
 from shiftproof.statistics.names import metric_name
 from shiftproof.statistics.significance import Interval, over_parts
@@ -58,7 +59,8 @@ class Adapted:
         )
 
 
-def adapt(run: Run, few: Any, *, data: Any = None, seed: int = 0) -> Adapted:
+@checked
+def adapt(run: Run, few: Any, *, data: Any = None, seed: Seed = 0) -> Adapted:
     """Take a few labelled rows of a new domain into a trained run, and say whether they helped.
 
     `few` is whatever `load` takes, or a split with labels; a network's last layer is fitted to them, held to what it

@@ -26,6 +26,7 @@ from shiftproof.data.readers.whole_numbers import encoded
 from shiftproof.data.seeds import stream
 from shiftproof.errors import ShiftproofError
 from shiftproof.methods.base import Method
+from shiftproof.ranges import BelowOne, Seed, Whole
 from shiftproof.runtime.files import read_json, write_json
 from shiftproof.training.evaluation import predict
 from shiftproof.training.run import Run
@@ -46,9 +47,9 @@ class _Estimator(BaseEstimator):
         self,
         method: str | type[Method] = "erm",
         *,
-        epochs: int | None = None,
-        validation: float = 0.1,
-        seed: int = 0,
+        epochs: Whole | None = None,
+        validation: BelowOne = 0.1,
+        seed: Seed = 0,
         device: str = "auto",
         on_error: OnError = "raise",
         settings: Mapping[str, Any] | None = None,

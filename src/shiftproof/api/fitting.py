@@ -17,7 +17,7 @@ from shiftproof.errors import ShiftproofError, TrainingDiverged, kind_of, unknow
 from shiftproof.methods.base import DataShape, Method, Network, input_of
 from shiftproof.nn.networks.network import SAID, USUAL, does_not_belong, options_of_all, require_kind, take_name
 from shiftproof.presets import preset_for
-from shiftproof.ranges import Count, Seed, fitting
+from shiftproof.ranges import Count, Seed, checked, fitting
 from shiftproof.registry import Entry, fitting_options, methods, networks, options_of, require_choices
 from shiftproof.runtime.progress import Style
 from shiftproof.training.balance import Balance, balance_named, described
@@ -34,11 +34,12 @@ _GIVEN_TO_FIT = ("seed", "balance", "network", *_OF_RUN)
 _NOT_SETTINGS = {"balance", "seed", "network", *_OF_RUN}
 
 
+@checked
 def fit(
     method: str | type[Method] | Method,
     data: Any,
     *,
-    seed: int = 0,
+    seed: Seed = 0,
     out: str | Path | None = None,
     resume: bool = False,
     device: str = "auto",
@@ -70,7 +71,6 @@ def fit(
     use: the metrics stay those of the run that had not seen them, which lies in `out/judged`.
     """
     dataset, settings = brought(method, data, network, settings)
-    seed = fitting(seed, Seed, "'seed'")
     if refit:
         run = _fit_twice(
             method,

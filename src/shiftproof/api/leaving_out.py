@@ -16,6 +16,7 @@ from shiftproof.data.readers.left_out import LeftOut, domain_dataset
 from shiftproof.data.readers.loading import load_samples
 from shiftproof.errors import ShiftproofError, kind_of
 from shiftproof.methods.base import Method
+from shiftproof.ranges import Seed, checked
 from shiftproof.registry import choices_of, datasets, parse_name
 from shiftproof.statistics.metrics import LOWER_IS_BETTER
 from shiftproof.training.run import Run
@@ -43,13 +44,14 @@ class DomainScores:
         return f"{self.metric}: {each}; mean {self.mean:.3f}, worst {self.worst:.3f}"
 
 
+@checked
 def leave_one_domain_out(
     method: str | type[Method],
     source: str | DomainSet,
     *,
     names: Sequence[str] | None = None,
     domains: Sequence[str] | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
     **settings: Any,
 ) -> DomainScores:
     """Train on all domains but one, test on that one, for every domain in turn.

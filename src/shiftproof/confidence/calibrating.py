@@ -29,6 +29,7 @@ from shiftproof.data.graphs import GraphSet
 from shiftproof.data.joining import all_rows
 from shiftproof.data.readers.loading import load_samples
 from shiftproof.errors import ShiftproofError, unknown
+from shiftproof.ranges import Chance, Seed, checked
 from shiftproof.statistics.metrics import Predictions, measure
 from shiftproof.training.predicting import given_to
 from shiftproof.training.run import Run
@@ -40,17 +41,18 @@ FEW = 100  # rows with which coverage deviates by .03 even where nothing moved
 From = Literal["auto", "val", "held-out"]
 
 
+@checked
 def calibrate(
     run: Run | str | Path,
     data: Any = None,
     *,
-    coverage: float = 0.9,
+    coverage: Chance = 0.9,
     guarantee: Promise = "auto",
     rows: From = "auto",
     probabilities: Kind | Literal["auto"] = "auto",
     over: Over = "average",
-    risk: float | None = None,
-    seed: int = 0,
+    risk: Chance | None = None,
+    seed: Seed = 0,
 ) -> Run:
     """A new run whose predictions have sets or intervals, calibrated probabilities, and whether to trust each row.
 

@@ -14,7 +14,7 @@ from shiftproof.confidence.outputs import probabilities_of
 from shiftproof.confidence.regions import regions
 from shiftproof.data.predictions import Predictions
 from shiftproof.errors import ShiftproofError
-from shiftproof.ranges import Count, Range, checked
+from shiftproof.ranges import Count, Range, Seed, checked
 from shiftproof.training.predicting import given_to, predictions_of
 from shiftproof.training.run import Run
 
@@ -52,7 +52,7 @@ def suggest(
     *,
     for_the_score: Annotated[float, Range(0, 1)] = FOR_THE_SCORE,
     smiles: str | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> Suggestion:
     """The `n` rows of a pool without labels that are most worth measuring, for a calibrated run.
 

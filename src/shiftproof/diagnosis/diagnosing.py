@@ -16,21 +16,22 @@ from shiftproof.diagnosis.shifts import find_shifts
 from shiftproof.diagnosis.shortcuts import measure_shortcuts
 from shiftproof.diagnosis.summaries import summarise
 from shiftproof.diagnosis.tracking import train_assistant
-from shiftproof.errors import ShiftproofError
+from shiftproof.ranges import Count, Seed, checked
 from shiftproof.runtime.files import require_folder, write_atomic, write_json
 from shiftproof.runtime.progress import Style
 
 FEWEST_TO_TRAIN = 50
 
 
+@checked
 def diagnose(
     data: Any,
     *,
-    seed: int = 0,
+    seed: Seed = 0,
     assistant: bool = True,
-    epochs: int = 10,
-    most: int = 5000,
-    assistant_samples: int = 3000,
+    epochs: Count = 10,
+    most: Count = 5000,
+    assistant_samples: Count = 3000,
     device: str = "auto",
     progress: Style = "none",
 ) -> Diagnosis:
@@ -40,9 +41,6 @@ def diagnose(
     network is trained for a few `epochs` on at most `assistant_samples` (labels of classes only) to see what it follows
     and how far it carries; everything else takes a moment. Equal seeds give equal answers.
     """
-    for name, value in (("epochs", epochs), ("most", most), ("assistant_samples", assistant_samples)):
-        if not isinstance(value, int) or value < 1:
-            raise ShiftproofError(f"'{name}' is a whole number from 1, not {value}")
     dataset = (data if isinstance(data, Dataset) else load_samples(data)).check()
     summaries = {
         name: summarise(split, most=most, seed=seed, number=number)

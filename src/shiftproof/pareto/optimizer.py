@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -25,10 +24,12 @@ from shiftproof.pareto.balancer import Balancer
 from shiftproof.pareto.minimax import MinimaxSolver
 from shiftproof.pareto.solver import PreferenceSolver
 from shiftproof.pareto.step_sizes import step_sizes
+from shiftproof.ranges import NonNegative, Positive, Whole, checked
 
 logger = logging.getLogger("shiftproof.pareto")
 
 
+@checked
 class PAIR(torch.optim.Optimizer):
     """An optimiser for losses that conflict, wrapped around any other.
 
@@ -64,32 +65,24 @@ class PAIR(torch.optim.Optimizer):
     def __init__(
         self,
         inner_optimizer: torch.optim.Optimizer,
-        preference: Mapping[str, float] | None = None,
+        preference: Mapping[str, Positive] | None = None,
         parameters: Literal["head", "all"] | Iterable[nn.Parameter] | None = None,
         *,
-        eps: float | None = None,
-        descent_steps: int = 0,
+        eps: NonNegative | None = None,
+        descent_steps: Whole = 0,
         guard: bool = False,
         compat: Literal["reference"] | None = None,
         negative: Literal["multiply", "add", "error"] = "multiply",
-        negative_rate: float = 1e-2,
+        negative_rate: Positive = 1e-2,
         balancer: Balancer | None = None,
     ) -> None:
         if (preference is None) == (balancer is None):
             raise ShiftproofError("PAIR takes either a preference, such as {'erm': 1, 'irm': 1e10}, or a balancer")
-        if preference is not None and not isinstance(preference, Mapping):
-            raise ShiftproofError(
-                f"a preference names its losses, such as {{'erm': 1, 'irm': 1e10}}, unlike {preference}"
-            )
         if not isinstance(inner_optimizer, torch.optim.Optimizer) or isinstance(inner_optimizer, torch.optim.LBFGS):
             kind = type(inner_optimizer).__name__
             raise ShiftproofError(f"PAIR wraps an optimiser of torch that steps without a closure, not {kind}")
         if negative not in ("multiply", "add", "error"):
             raise unknown("negative", str(negative), ("multiply", "add", "error"))
-        if not 0 < negative_rate < math.inf:
-            raise ShiftproofError(f"'negative_rate' is a finite number above 0, not {negative_rate}")
-        if isinstance(descent_steps, bool) or not isinstance(descent_steps, int) or descent_steps < 0:
-            raise ShiftproofError(f"'descent_steps' is a whole number from 0, not {descent_steps}")
         if any(group.get("maximize") for group in inner_optimizer.param_groups):
             raise ShiftproofError("PAIR makes losses small, and its inner optimiser was made with maximize=True")
         self.inner = inner_optimizer

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.pareto.fronts import normalised
+from shiftproof.ranges import Count, Fraction, Positive, Whole, checked
 
 Array = NDArray[np.float64]
 Protocol = Literal["training-domain", "leave-one-out", "oracle"]
@@ -89,13 +90,14 @@ class Selection:
     test: float | None
 
 
+@checked
 def select(
     histories: Sequence[RunHistory],
-    preference: Sequence[float] | Literal["auto"] = "auto",
+    preference: Sequence[Positive] | Literal["auto"] = "auto",
     *,
     protocol: Protocol = "training-domain",
-    window: int = 5,
-    percentile: float = 0.5,
+    window: Count = 5,
+    percentile: Fraction = 0.5,
     within_run: Literal["score", "val_above_bar"] = "score",
     across: Literal["score", "val"] | None = None,
 ) -> Selection:
@@ -116,8 +118,6 @@ def select(
         raise unknown("preference", preference, ("auto",))
     if within_run not in ("score", "val_above_bar"):
         raise unknown("within_run", within_run, ("score", "val_above_bar"))
-    if not 0 <= percentile <= 1 or window < 1:
-        raise ShiftproofError(f"'percentile' is from 0 to 1 and 'window' at least 1, not {percentile} and {window}")
     if across not in (None, "score", "val"):
         raise unknown("across", across, ("score", "val"))
     shares = _shares(default_preference(histories) if isinstance(preference, str) else preference, histories)
@@ -146,8 +146,9 @@ def select_by_validation(histories: Sequence[RunHistory], *, protocol: Protocol 
     return _selection(histories, best, positions[best], math.nan)
 
 
+@checked
 def select_step(
-    history: RunHistory, preference: Sequence[float], *, from_step: int = 0, percentile: float = 0.05
+    history: RunHistory, preference: Sequence[float], *, from_step: Whole = 0, percentile: Fraction = 0.05
 ) -> Selection:
     """PAIR-s inside one run, as used on ColoredMNIST: the least preferred loss among steps that validate well enough.
 
@@ -155,8 +156,6 @@ def select_step(
     validation scores of the rest.
     """
     _require([history], "training-domain")
-    if not 0 <= percentile <= 1:
-        raise ShiftproofError(f"'percentile' is from 0 to 1, not {percentile}")
     late = np.flatnonzero(history.steps >= from_step)
     if not len(late):
         raise ShiftproofError(f"run '{history.name}' has no logged step from {from_step} on")

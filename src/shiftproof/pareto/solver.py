@@ -12,11 +12,13 @@ from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.pareto.balancer import NOT_FINITE, Array, Balanced
 from shiftproof.pareto.fronts import adjustment, nonuniformity, normalised
 from shiftproof.pareto.programme import maximise_on_simplex
+from shiftproof.ranges import NonNegative, checked
 
 # by which the released solver lets a row be violated, in absolute terms (docs/papers/pair.md#d14)
 RELEASED_TOLERANCE = 1e-6
 
 
+@checked
 class PreferenceSolver:
     r"""Weights from a preference over the objectives: exact-Pareto-optimal search as PAIR uses it.
 
@@ -45,14 +47,12 @@ class PreferenceSolver:
         self,
         preference: Sequence[float],
         *,
-        eps: float = 1e-4,
+        eps: NonNegative = 1e-4,
         guard: bool = False,
         compat: Literal["reference"] | None = None,
     ) -> None:
         if compat not in (None, "reference"):
             raise unknown("compat", str(compat), ("reference",))
-        if not eps >= 0:
-            raise ShiftproofError(f"'eps' is a non-uniformity from 0, not {eps}")
         self.preference = normalised(preference)
         self.eps = eps
         self.guard = guard
@@ -133,6 +133,7 @@ class PreferenceSolver:
         self.calls, self.fallbacks = state["calls"], state["fallbacks"]
 
 
+@checked
 class SmoothedSolver(PreferenceSolver):
     r"""The smoothed variant SEPO: gradients of unit length, and a preference that is restarted once it is met.
 
@@ -143,7 +144,9 @@ class SmoothedSolver(PreferenceSolver):
     (docs/papers/pair.md#solver).
     """
 
-    def __init__(self, preference: Sequence[float], *, eps: float = 1e-4, restart_below: float = 0.1) -> None:
+    def __init__(
+        self, preference: Sequence[float], *, eps: NonNegative = 1e-4, restart_below: NonNegative = 0.1
+    ) -> None:
         super().__init__(preference, eps=eps)
         self.restart_below = restart_below
         self.restarts = 0

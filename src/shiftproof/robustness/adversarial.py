@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shiftproof.data.nodes import NodeGraph
-from shiftproof.errors import ShiftproofError
+from shiftproof.ranges import Count, Fraction, NonNegative, Positive, Seed, checked
 from shiftproof.robustness.adjacency import Adjacency
 from shiftproof.robustness.budget import Budget, Perturbation
 from shiftproof.robustness.training import NodeTraining, Stage, Trained, adam, build_defence, seeded, stages
@@ -25,10 +25,11 @@ from shiftproof.training.callbacks import Callback, Training
 Attack = Callable[[nn.Module, NodeGraph, Tensor, int], Perturbation]  # model, graph, targets, seed
 
 
+@checked
 def attacker(
     name: str = "pgd",
     *,
-    hao: float = 1.0,
+    hao: NonNegative = 1.0,
     budget: Budget | None = None,
     **options: Any,
 ) -> Attack:
@@ -47,23 +48,24 @@ def attacker(
     return strike
 
 
+@checked
 def adversarial_train(
     model: nn.Module | str,
     graph: NodeGraph,
     attack: Attack,
     *,
-    epochs: int = 200,
-    refresh: int = 1,
-    clean_weight: float = 0.0,
-    lr: float = 0.01,
-    weight_decay: float = 0.0,
-    evaluate_from: float = 0.0,
-    seed: int = 0,
+    epochs: Count = 200,
+    refresh: Count = 1,
+    clean_weight: Fraction = 0.0,
+    lr: Positive = 0.01,
+    weight_decay: NonNegative = 0.0,
+    evaluate_from: Fraction = 0.0,
+    seed: Seed = 0,
     progress: Style = "none",
     callbacks: Sequence[Callback | Callable[[Training], Any]] = (),
     out: str | Path | None = None,
     resume: bool = False,
-    checkpoint_seconds: float = 5.0,
+    checkpoint_seconds: NonNegative = 5.0,
 ) -> Trained:
     """Train on graphs that `attack` makes of the training graph, anew after every `refresh` optimiser steps.
 
@@ -72,11 +74,6 @@ def adversarial_train(
     clean graph, and the weights of the best epoch are kept. `attack(model, graph, targets, seed)` returns a
     `Perturbation`; see `attacker`. `callbacks`, `out` and `resume` are as in `train_defence`.
     """
-    if epochs < 1 or refresh < 1 or not 0 <= clean_weight <= 1:
-        raise ShiftproofError(
-            "adversarial training takes at least one epoch, refresh of at least 1 and clean_weight in [0, 1], "
-            f"not {epochs}, {refresh} and {clean_weight}"
-        )
     if isinstance(model, str):
         model = build_defence(model, graph, seed=seed)
     train, val = stages(graph, "inductive")

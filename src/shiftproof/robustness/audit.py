@@ -12,6 +12,7 @@ from torch import nn
 from shiftproof.data.nodes import NodeGraph
 from shiftproof.data.readers.loading import load_nodes
 from shiftproof.errors import ShiftproofError
+from shiftproof.ranges import Count, Fraction, NonNegative, Positive, Seed, Whole, checked
 from shiftproof.robustness.attack_and_compare import homophily_change
 from shiftproof.robustness.attacks.attacking import build_attack, run_attack
 from shiftproof.robustness.attacks.presets import AttackPreset, attack_preset
@@ -71,21 +72,22 @@ class Audit:
         return {**asdict(self), "summary": summary(self)}
 
 
+@checked
 def audit(
     graph: Any,
     *,
     model: nn.Module | None = None,
     model_name: str | None = None,
-    expected: float | None = None,
+    expected: Fraction | None = None,
     attacks: Sequence[str] = ATTACKS,
-    hao: float | None = None,
+    hao: NonNegative | None = None,
     defences: str | Sequence[str] = DEFENCES,
     budget: Budget | None = None,
-    shares: Sequence[float] = SHARES,
+    shares: Sequence[Positive] = SHARES,
     curve_attack: str = "pgd",
-    steps: int | None = None,
-    epochs: int | None = None,
-    seed: int = 0,
+    steps: Whole | None = None,
+    epochs: Count | None = None,
+    seed: Seed = 0,
     folder: str | Path | None = None,
     progress: Style = "none",
 ) -> tuple[Audit, dict[str, Perturbation]]:

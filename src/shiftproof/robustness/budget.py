@@ -14,6 +14,7 @@ from torch import Tensor
 
 from shiftproof.data.nodes import NodeGraph, undirected
 from shiftproof.errors import ShiftproofError
+from shiftproof.ranges import Number, Whole, checked
 from shiftproof.runtime.archives import require_unfolding
 from shiftproof.runtime.files import write_npz
 from shiftproof.runtime.memory import require_memory
@@ -22,6 +23,7 @@ MOST_INJECTED = 10  # times the nodes of the graph: published budgets are 1 to 5
 FLOAT_BYTES = 4
 
 
+@checked
 @dataclass(frozen=True)
 class Budget:
     """The most an attack may change.
@@ -32,28 +34,20 @@ class Budget:
     none removed where `add_only` says so.
     """
 
-    nodes: int = 0
-    edges_per_node: int = 0
-    low: float | None = None
-    high: float | None = None
-    edges: int = 0
+    nodes: Whole = 0
+    edges_per_node: Whole = 0
+    low: Number | None = None
+    high: Number | None = None
+    edges: Whole = 0
     add_only: bool = False
     inner: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("nodes", "edges_per_node", "edges"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise ShiftproofError(f"a budget's '{name}' is a whole number from 0, not {value!r}")
         if self.nodes and not self.edges_per_node:
             raise ShiftproofError(
                 f"a budget of {self.nodes} injected nodes needs 'edges_per_node' of 1 or more: "
                 f"a node without an edge changes nothing"
             )
-        for name in ("low", "high"):
-            value = getattr(self, name)
-            if value is not None and not np.isfinite(value):
-                raise ShiftproofError(f"a budget's '{name}' is a number or None, not {value}")
         if self.low is not None and self.high is not None and self.low > self.high:
             raise ShiftproofError(f"a budget's feature box is empty: low {self.low} lies above high {self.high}")
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from shiftproof.errors import ShiftproofError
+from shiftproof.ranges import Count, NonNegative, checked
 from shiftproof.training.capture import capture
 
 
+@checked
 @dataclass(frozen=True)
 class FLAG:
     """`steps` ascent steps of size `step_size` on every training feature, without a projection.
@@ -19,14 +20,8 @@ class FLAG:
     Defaults are those of the larger graphs (docs/papers/hao.md#defences); Cora takes 100 steps, Citeseer 50.
     """
 
-    steps: int = 10
-    step_size: float = 1e-3
-
-    def __post_init__(self) -> None:
-        if self.steps < 1 or self.step_size < 0:
-            raise ShiftproofError(
-                f"FLAG takes at least one step and a step size from 0, not {self.steps} steps of {self.step_size}"
-            )
+    steps: Count = 10
+    step_size: NonNegative = 1e-3
 
 
 def flag_backward(loss: Callable[[Tensor], Tensor], x: Tensor, flag: FLAG) -> Tensor:

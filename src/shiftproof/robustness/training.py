@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from shiftproof.data.nodes import NodeGraph
 from shiftproof.errors import ShiftproofError, TrainingDiverged
+from shiftproof.ranges import Count, Fraction, NonNegative, Positive, Seed, checked
 from shiftproof.registry import defences, fitting_options, parse_name
 from shiftproof.robustness.adjacency import Adjacency
 from shiftproof.robustness.features import Features
@@ -48,7 +49,8 @@ class Trained:
     seconds: float = field(compare=False)
 
 
-def build_defence(name: str | type[nn.Module], graph: NodeGraph, *, seed: int = 0, **options: Any) -> nn.Module:
+@checked
+def build_defence(name: str | type[nn.Module], graph: NodeGraph, *, seed: Seed = 0, **options: Any) -> nn.Module:
     """A fresh model sized for `graph`: a registered name (with options, "eguard:threshold=0.2") or a class."""
     make = name
     if isinstance(name, str):
@@ -60,23 +62,24 @@ def build_defence(name: str | type[nn.Module], graph: NodeGraph, *, seed: int = 
         return make(graph.num_features, graph.num_classes, **options).to(graph.device)  # type: ignore[operator]
 
 
+@checked
 def train_defence(
     model: nn.Module | str,
     graph: NodeGraph,
     *,
-    epochs: int = 400,
-    lr: float = 0.01,
-    weight_decay: float = 0.0,
-    patience: int | None = None,
-    evaluate_from: float = 0.5,
+    epochs: Count = 400,
+    lr: Positive = 0.01,
+    weight_decay: NonNegative = 0.0,
+    patience: Count | None = None,
+    evaluate_from: Fraction = 0.5,
     flag: FLAG | None = None,
     protocol: Protocol = "inductive",
-    seed: int = 0,
+    seed: Seed = 0,
     progress: Style = "none",
     callbacks: Sequence[Callback | Callable[[Training], Any]] = (),
     out: str | Path | None = None,
     resume: bool = False,
-    checkpoint_seconds: float = 5.0,
+    checkpoint_seconds: NonNegative = 5.0,
 ) -> Trained:
     """Train on the graph of the training nodes, select on that of training and validation nodes, score on all.
 

@@ -19,6 +19,7 @@ from shiftproof.data.readers.loading import load_samples
 from shiftproof.data.readers.storage import save_dataset
 from shiftproof.errors import ShiftproofError, unknown
 from shiftproof.methods.base import Method
+from shiftproof.ranges import Count, Seed, Whole, checked
 from shiftproof.registry import methods, parse_options, split_outside
 from shiftproof.runtime.files import require_folder
 from shiftproof.runtime.progress import Style
@@ -96,17 +97,18 @@ class Planned:
         return Compared.of(rows, jobs, labels=self.labels, baseline=self.baseline, command=command)
 
 
+@checked
 def compare(
     methods: Any,
     data: Any,
     *,
-    seeds: int | Sequence[int] = 5,
-    search: int = 0,
-    search_seeds: int = 1,
+    seeds: Count | Sequence[Seed] = 5,
+    search: Whole = 0,
+    search_seeds: Count = 1,
     metric: str | None = None,
     baseline: str | None = None,
     out: str | Path | None = None,
-    workers: int = 1,
+    workers: Count = 1,
     engine: str = "local",
     address: str | None = None,
     device: str = "auto",

@@ -142,7 +142,7 @@ def test_linear_supports_overlap_in_c_only() -> None:
 
 
 def test_linear_options_that_cannot_be_are_named() -> None:
-    with pytest.raises(ShiftproofError, match="option 'dims' of .* is a whole number from 1, not 0"):
+    with pytest.raises(ShiftproofError, match=r"option 'dims' of .* is a whole number from 1, not 0"):
         load("linear-fiif", dims=0)
-    with pytest.raises(ShiftproofError, match="option 'noise' of .* is a number from 0 to 1, not 2"):
+    with pytest.raises(ShiftproofError, match=r"option 'noise' of .* is a number from 0 to 1, not 2"):
         load("linear-fiif", noise=2)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from shiftproof.data.nodes import NodeGraph
 from shiftproof.data.readers.loading import load_nodes
 from shiftproof.errors import ShiftproofError, kind_of
+from shiftproof.ranges import NonNegative, Seed, Whole, checked
 from shiftproof.registry import attacks, fitting_options, parse_name, require_choices
 from shiftproof.robustness.attacks.situation import Situation, default_surrogate, evaluating, own_labels
 from shiftproof.robustness.budget import Budget, Perturbation
@@ -33,6 +34,7 @@ class Attack(Protocol):
     def run(self, situation: Situation) -> Perturbation: ...
 
 
+@checked
 def attack(
     name: str | Attack,
     graph: Any,
@@ -40,10 +42,10 @@ def attack(
     budget: Budget,
     surrogate: nn.Module | str | None = None,
     targets: Tensor | None = None,
-    hao: float = 0.0,
+    hao: NonNegative = 0.0,
     compat: Literal["reference"] | None = None,
-    seed: int = 0,
-    steps: int | None = None,
+    seed: Seed = 0,
+    steps: Whole | None = None,
     isolated: bool = False,
     **options: Any,
 ) -> Perturbation:
