@@ -394,7 +394,8 @@ def _with_options(data: Dataset, spec: str) -> Dataset:
     """The stand-in with the options that the preset looks at."""
     name, given = parse_name(spec)
     given = {key: value for key, value in given.items() if key not in ("group", "vectors")}  # options of `load`
-    said = fitting_options(given, datasets[name].options, name)
+    known = datasets[name].options  # `group` is of every data set, and no preset looks at it
+    said = fitting_options({k: v for k, v in given.items() if k in known}, known, name)
     return replace(data, options={**data.options, **{k: v for k, v in said.items() if k in ("a", "b", "bias", "name")}})
 
 
