@@ -40,8 +40,10 @@ def brought(method: Any, data: Any, network: Any, settings: Mapping[str, Any]) -
         raise ShiftproofError(
             f"'network' is a name (see `shiftproof list networks`), a Network or a torch module, not {kind_of(network)}"
         )
-    reading = {key: value for key, value in settings.items() if key in READING}
-    others = {key: value for key, value in settings.items() if key not in READING}
+    # of data that are read already, the vectors of molecules are a setting of methods, which add what is missing
+    options = [key for key in READING if key != "vectors" or not isinstance(data, Dataset)]
+    reading = {key: value for key, value in settings.items() if key in options}
+    others = {key: value for key, value in settings.items() if key not in options}
     own = isinstance(network, nn.Module) or isinstance(method, Method)
     if isinstance(data, Dataset):
         if reading:
