@@ -185,11 +185,11 @@ def test_a_run_that_is_saved_without_its_calibration_leaves_none_of_another_behi
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"coverage": 1.5}, "between 0 and 1"),
+        ({"coverage": 1.5}, "above 0 to below 1, not 1.5"),
         ({"guarantee": "clases"}, "did you mean 'classes'"),
         ({"guarantee": "environments"}, "new-environment"),
         ({"rows": "vall"}, "did you mean 'val'"),
-        ({"risk": 2.0}, "share of wrong answers"),
+        ({"risk": 2.0}, "above 0 to below 1 or none, not 2"),
         ({"over": "best"}, "way to look at environments"),
     ],
 )

@@ -50,7 +50,7 @@ def test_a_column_can_be_the_environment(diagnose) -> None:
     ("words", "said"),
     [
         (["two-peice"], "did you mean 'two-piece'"),
-        (["two-piece:inv=2"], "chance between 0 and 1"),
+        (["two-piece:inv=2"], "a number from 0 to 1"),
         (["two-piece:inv"], "key=value"),
         (["missing.csv"], "there is no file or folder"),
         (["cora-like:nodes=100"], "'cora-like' is one graph whose nodes are classified"),

@@ -170,8 +170,8 @@ def test_callbacks_see_the_training_of_a_defence_and_stop_it() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"epochs": 0}, "at least one epoch"),
-        ({"evaluate_from": 2.0}, r"evaluate_from in \[0, 1\]"),
+        ({"epochs": 0}, "'epochs' of train_defence is a whole number from 1, not 0"),
+        ({"evaluate_from": 2.0}, "'evaluate_from' of train_defence is a number from 0 to 1, not 2"),
         ({"protocol": "both"}, "'inductive' or 'transductive'"),
     ],
 )

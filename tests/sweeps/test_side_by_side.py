@@ -134,7 +134,7 @@ def test_a_search_gives_every_method_the_same_number_of_tries():
         (["erm", "vrex"], DATA, {"penalty": 3}, "vrex:KEY=VALUE|erm:KEY=VALUE"),
         (["erm"], DATA, {"seeds": 0}, "'seeds'"),
         (["erm"], DATA, {"seeds": [1, 1]}, "different numbers"),
-        (["erm"], DATA, {"seeds": "five"}, "how many"),
+        (["erm"], DATA, {"seeds": "five"}, "'seeds' of compare is a whole number from 1 or a list"),
         (["erm"], DATA, {"metric": "mse"}, "does not fit"),
         (["erm"], DATA, {"baseline": "irm"}, "irm"),
         (["erm"], DATA, {"engine": "ray"}, "folder"),
