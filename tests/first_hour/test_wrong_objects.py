@@ -88,11 +88,13 @@ def calls(run, graph):
         "Run.load": sp.Run.load,
         "compare(methods)": lambda wrong: sp.compare(wrong, small, seeds=1, **quick),
         "compare(data)": lambda wrong: sp.compare(["erm"], wrong, seeds=1, **quick),
-        "compare(seeds)": lambda wrong: sp.compare(["erm"], small, seeds=wrong, **quick) and refuse(wrong, (1, 2), 7),
+        "compare(seeds)": lambda wrong: (
+            sp.compare(["erm"], small, seeds=wrong, **quick) and refuse(wrong, (1, 2), 7, THREE)
+        ),
         "explain(model)": lambda wrong: sp.explain(wrong, sp.load(GRAPHS)),
         "explain(data)": lambda wrong: sp.explain(run, wrong),
         "diagnose": lambda wrong: sp.diagnose(wrong, assistant=False),
-        "diagnose(seed)": lambda wrong: sp.diagnose(small, seed=wrong, assistant=False) and refuse(wrong, 7),
+        "diagnose(seed)": lambda wrong: sp.diagnose(small, seed=wrong, assistant=False) and refuse(wrong, 7, THREE),
         "attack(name)": lambda wrong: sp.attack(wrong, graph, budget=budget),
         "attack(graph)": lambda wrong: sp.attack("rnd", wrong, budget=budget),
         "attack(budget)": lambda wrong: sp.attack("rnd", graph, budget=wrong),
