@@ -24,6 +24,7 @@ from shiftproof.api.fitting import accepted_settings
 from shiftproof.cli import app, catalogue
 from shiftproof.methods import ERM
 from shiftproof.presets import PRESETS
+from shiftproof.ranges import shown
 from shiftproof.registry import Entry, Registry, datasets, methods, networks, recipes
 from shiftproof.sweeps import Recipe
 
@@ -93,7 +94,11 @@ def _own_options(entry: Entry) -> Mapping[str, inspect.Parameter]:
 
 
 def _options(options: Mapping[str, inspect.Parameter]) -> str:
-    return ", ".join(_code(f"{name}={parameter.default}") for name, parameter in options.items())
+    said = {name: shown(parameter.annotation, parameter.default) for name, parameter in options.items()}
+    return ", ".join(
+        _code(f"{name}={parameter.default}") + (f" ({said[name]})" if said[name] else "")
+        for name, parameter in options.items()
+    )
 
 
 def _links(source: str) -> str:

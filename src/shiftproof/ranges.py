@@ -63,7 +63,7 @@ class Range:
 
     def _interval(self) -> str:
         left, right = self.open in ("low", "both"), self.open in ("high", "both")
-        if self.low is not None and self.high is not None:
+        if self.low is not None and self.high is not None and self.high != MOST_SEED:
             return f"{'(' if left else '['}{_short(self.low)}, {_short(self.high)}{')' if right else ']'}"
         if self.low is not None:
             return f"{'>' if left else '>='} {_short(self.low)}"

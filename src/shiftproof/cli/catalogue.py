@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import Any
 
 NAME = "catalogue.json"
-Catalogue = dict[str, list[dict[str, Any]]]  # by kind, an entry each: name, summary, options, works on
+Catalogue = dict[str, list[dict[str, Any]]]  # by kind, an entry each: name, summary, options, works on, ranges
 
 
 def listed() -> Catalogue:
@@ -44,10 +44,13 @@ def as_text(catalogue: Catalogue) -> str:
 
 def _described(kind: str, entry: Any) -> dict[str, Any]:
     from shiftproof.api.fitting import accepted_settings
+    from shiftproof.ranges import shown
 
     options = entry.options if kind != "methods" else accepted_settings(entry.make)["method"]
-    shown = {name: _plain_default(parameter.default) for name, parameter in options.items()}
-    return {"name": entry.name, "summary": entry.summary, "options": shown, "works on": list(entry.tags)}
+    defaults = {name: _plain_default(parameter.default) for name, parameter in options.items()}
+    ranges = {name: text for name, each in options.items() if (text := shown(each.annotation, each.default))}
+    about = {"name": entry.name, "summary": entry.summary, "options": defaults, "works on": list(entry.tags)}
+    return {**about, "ranges": ranges} if ranges else about
 
 
 def _plain_default(value: Any) -> Any:

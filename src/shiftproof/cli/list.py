@@ -58,10 +58,14 @@ def _print_kind(kind: str, entries: list[dict[str, Any]]) -> None:
         print(f"{kind}: none yet")
         return
     columns = ["name", "options", "what it is"]
-    rows = [[entry["name"], _short_options(entry["options"]), entry["summary"]] for entry in entries]
+    rows = [
+        [entry["name"], _short_options(entry["options"], entry.get("ranges", {})), entry["summary"]]
+        for entry in entries
+    ]
     keep = [0, 1, 2] if any(row[1] for row in rows) else [0, 2]
     print_table(kind, [columns[i] for i in keep], [[row[i] for i in keep] for row in rows])
 
 
-def _short_options(options: dict[str, Any]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in options.items())
+def _short_options(options: dict[str, Any], ranges: dict[str, str]) -> str:
+    said = {name: f" ({ranges[name]})" if name in ranges else "" for name in options}
+    return ", ".join(f"{name}={value}{said[name]}" for name, value in options.items())
