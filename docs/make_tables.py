@@ -112,7 +112,10 @@ def _links(source: str) -> str:
 
 
 def _settings(options: Mapping[str, inspect.Parameter]) -> str:
-    return _table(["setting", "default"], ([_code(name), _code(str(p.default))] for name, p in options.items()))
+    return _table(
+        ["setting", "default", "range"],
+        ([_code(name), _code(str(p.default)), shown(p.annotation, p.default)] for name, p in options.items()),
+    )
 
 
 def _pairs(values: Mapping[str, Any]) -> str:
