@@ -47,7 +47,7 @@ from tests.cli.own_files import BITS, FAST, GRAPHS, assert_one_sentence
         (["fit", BITS, "-m", "irm", "--metric", "pearson"], "metric 'pearson' does not fit a binary task"),
         (["fit", BITS, "-m", "irm", "--device", "gpu"], "'gpu' is not a device"),
         (["fit", BITS, "-m", "irm", "--workers", "0"], "at least one worker is needed, not 0"),
-        (["fit", GRAPHS, "-m", "erm", "--set", "conv=ginn"], "unknown graph layer 'ginn'; did you mean 'gin'?"),
+        (["fit", GRAPHS, "-m", "erm", "--set", "conv=ginn"], "unknown network 'ginn'; did you mean 'gin'"),
         (["fit", "some/folder", "-m", "erm"], "there is no file or folder 'some/folder'"),
         (["report", "nowhere"], "nowhere"),
     ],
@@ -59,7 +59,10 @@ def test_a_mistake_is_one_sentence_with_the_nearest_name(shiftproof, words, said
 
 @pytest.mark.parametrize("method", [e.name for e in methods if e.tags and not {"graphs", "tensors"} <= {*e.tags}])
 def test_a_method_for_one_kind_of_data_refuses_the_other(shiftproof, method):
-    wrong, said = (BITS, "works on graphs") if "graphs" in methods[method].tags else (GRAPHS, "works on plain tensors")
+    tags = methods[method].tags
+    kind = next(kind for kind in ("graphs", "tensors", "nodes") if kind in tags)
+    works = {"graphs": "graphs", "tensors": "plain tensors", "nodes": "nodes of a graph"}[kind]
+    wrong, said = BITS if kind == "graphs" else GRAPHS, f"works on {works}"
     assert_one_sentence(shiftproof("fit", wrong, "-m", method), f"method '{method}' {said}")
 
 

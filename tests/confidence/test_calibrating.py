@@ -210,6 +210,7 @@ def test_data_without_labels_or_a_run_whose_data_are_gone_say_what_to_give() -> 
 def test_data_of_the_same_name_that_are_others_are_refused() -> None:
     run = sp.fit("linear", sp.load("two-bit", per_env=200), seed=0, device="cpu")
     assert sp.calibrate(run).says_more is not None
+    run.dataset = None  # as of a run that was loaded: its data are found by their name
     run.config["data"] = "two-bit:per_env=100"
     with pytest.raises(ShiftproofError, match=r"is not what this run was trained on \('train' has 200 samples"):
         sp.calibrate(run)

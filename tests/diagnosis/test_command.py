@@ -53,7 +53,6 @@ def test_a_column_can_be_the_environment(diagnose) -> None:
         (["two-piece:inv=2"], "a number from 0 to 1"),
         (["two-piece:inv"], "key=value"),
         (["missing.csv"], "there is no file or folder"),
-        (["cora-like:nodes=100"], "'cora-like' is one graph whose nodes are classified"),
         ([TINY, "--group", "bass", "--no-assistant"], "did you mean 'base'"),
         ([TINY, "--device", "tpu"], "'tpu' is not a device"),
         ([TINY, "--out", "taken", "--no-assistant"], "--out names a folder"),
