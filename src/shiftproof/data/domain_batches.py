@@ -42,7 +42,10 @@ class DomainBatchSampler:
         self.domains = len(self.members) if domains == "all" else domains
         if not isinstance(self.domains, int) or self.domains < 1:
             raise ShiftproofError(f"'domains_per_batch' is 'all' or a number from 1, not {domains!r}")
-        self.domains = min(self.domains, len(self.members))
+        if self.domains > len(self.members):
+            raise ShiftproofError(
+                f"'domains_per_batch' is {self.domains}, and there are {len(self.members)} environments to draw from"
+            )
         self.size = min(len(rows) for rows in self.members) if size is None else size
         for name, value in (("batch_size", self.size), ("steps_per_epoch", steps)):
             if value is not None and value < 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,14 @@ from shiftproof.registry import register
 
 PACKED = ("node_ptr", "edge_ptr", "edge_index")
 _SPLITS = ("train", "val", "test")
+_MASKS = tuple(f"{part}_mask" for part in _SPLITS)
+KNOWN = {*PACKED, *_SPLITS, *_MASKS, "x", "y", "env", "edge_attr", "node_truth", "edge_truth"}
+_KINDS = {"U": "text", "S": "text", "c": "complex numbers", "M": "dates", "m": "spans of time", "V": "records"}
+_NEEDED = {
+    "y": "numbers (the classes 0, 1, ... or a value each)",
+    "env": "numbers or names",
+    **dict.fromkeys((*_SPLITS, *_MASKS), "row numbers or a mask"),
+}
 
 
 @register(".npz", tags=("files", "graphs", "nodes", "environments"))
@@ -54,6 +63,9 @@ def npz_file(
             tensors[name] = torch.from_numpy(np.ascontiguousarray(plain))
         elif name == "env" and array.dtype.kind in "US":
             tensors[name] = array
+        elif name in KNOWN:
+            kind = _KINDS.get(array.dtype.kind, str(array.dtype))
+            raise ShiftproofError(f"{path}: '{name}' holds {kind}; it needs {_NEEDED.get(name, 'numbers')}")
     return _dataset(path, tensors, split, test, seed, task)
 
 
@@ -108,6 +120,12 @@ def _dataset(
     if task in ("binary", "multilabel", "regression"):
         everything.y = everything.y.float()
     chosen, how = _parts(path, parts, everything, names, split, test, seed)
+    _require_apart(path, chosen)
+    learned = everything.y[torch.from_numpy(chosen["train"])]
+    if task in ("multiclass", "binary") and len(learned.unique()) < 2:
+        raise ShiftproofError(
+            f"{path}: every training sample has the label {learned[0].item():g}; a model needs samples of two classes"
+        )
     given = {"test": test, "split": None if isinstance(split, int) else split, "task": task if task else None}
     classes = int(everything.y.max()) + 1 if task == "multiclass" else 2
     columns = everything.y.shape[1] if everything.y.ndim == 2 else 1
@@ -212,7 +230,20 @@ def _parts(
     return domain_parts([names[e] for e in env.tolist()], test, seed, where=str(path))
 
 
+def _require_apart(path: Path, chosen: Parts) -> None:
+    """No sample is in two splits: it would be judged on what was learned by heart."""
+    for one, other in combinations(chosen, 2):
+        both = np.intersect1d(chosen[one], chosen[other])
+        if len(both):
+            raise ShiftproofError(
+                f"{path}: {len(both)} samples are in '{one}' and in '{other}', the first of them {both[0]}; "
+                "a sample belongs to one split"
+            )
+
+
 def _rows(path: Path, part: str, rows: Tensor, count: int) -> np.ndarray:
+    if rows.is_floating_point() and not bool((rows == rows.round()).all()):
+        raise ShiftproofError(f"{path}: '{part}' holds fractions; it needs row numbers or a mask")
     found = rows.nonzero().squeeze(1).numpy() if rows.dtype == torch.bool else rows.long().numpy()
     if not len(found) or int(found.min()) < 0 or int(found.max()) >= count:
         raise ShiftproofError(f"{path}: '{part}' must name some of the samples 0 to {count - 1}")
