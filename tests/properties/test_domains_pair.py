@@ -20,9 +20,9 @@ def groups_of(counts: list[int], seed: int) -> torch.Tensor:
 @given(counts=sizes, k=st.integers(1, 6), size=st.integers(1, 9), seed=st.integers(0, 99))
 def test_pair_40_a_batch_has_distinct_domains_and_the_epoch_ends(counts, k, size, seed):
     groups = groups_of(counts, seed)
+    k = min(k, len(counts))
     sampler = DomainBatchSampler(groups, k, size)
     positions = sampler.epoch(torch.Generator().manual_seed(seed))
-    k = min(k, len(counts))
     assert positions.shape[1:] == (k, size)
     drawn = groups[positions]
     assert bool((drawn == drawn[..., :1]).all())  # one domain in each part
