@@ -305,3 +305,34 @@ def test_the_page_about_ones_own_data_runs(mark):
     page = (Path(__file__).parents[2] / "docs" / "own-data.md").read_text()
     words = re.search(rf"<!-- tested: {mark} -->\n```python\n(.*?)```", page, flags=re.S)
     exec(words.group(1), {})
+
+
+@pytest.mark.parametrize("form", ["pyg", "networkx", "rows"])
+def test_what_cannot_be_used_of_a_list_keeps_its_place_with_the_reason(form: str) -> None:
+    """One row for each given, in that order; the good ones as if the bad ones were not there."""
+    if form == "rows":
+        data = sp.load("two-bit", per_env=60, seed=0)
+        given = data.test.x[:7].clone()
+        bad = given.clone()
+        bad[2, 0], bad[5, 1] = float("nan"), float("inf")
+    else:
+        data = sp.load("spmotif-mixed", train_per_class=6, val_per_class=3, test_per_class=3, seed=0)
+        given = data.test.to_pyg()[:7]
+        bad = [graph.clone() for graph in given]
+        bad[2].x[1, 0] = float("nan")
+        bad[5].edge_index[0, 0] = 10_000
+    run = sp.fit("erm", data, epochs=1, seed=0, device="cpu")
+    if form == "networkx":
+        from torch_geometric.utils import to_networkx
+
+        attributes = [name for name in ("x",) if given[0][name] is not None]
+        bad[5] = given[5].clone()
+        bad[5].x = bad[5].x * float("inf")
+        given, bad = ([to_networkx(g, node_attrs=attributes) for g in graphs] for graphs in (given, bad))
+    frame, whole = run.predict(bad).to_frame(), run.predict(given).to_frame()
+    assert len(frame) == 7
+    problems = frame["problem"].fillna("")
+    assert [row for row in range(7) if problems.iloc[row]] == [2, 5]
+    assert "NaN" in problems.iloc[2]
+    good = [0, 1, 3, 4, 6]
+    assert frame["prediction"].iloc[good].tolist() == whole["prediction"].iloc[good].tolist()

@@ -22,7 +22,7 @@ from shiftproof.data.readers.given_columns import as_labels, entries_of, require
 from shiftproof.data.readers.loading import load_samples
 from shiftproof.data.readers.new_rows import Given, Rejected, read_like
 from shiftproof.data.readers.node_sources import is_node_source, read_nodes
-from shiftproof.data.readers.objects import as_split, collected, is_molecules, is_torch_dataset, smiles_of
+from shiftproof.data.readers.objects import as_split, collected, is_graph, is_molecules, is_torch_dataset, smiles_of
 from shiftproof.data.readers.table_files import is_table
 from shiftproof.data.readers.tables import Table, read_table
 from shiftproof.data.readers.whole_numbers import encoded
@@ -63,7 +63,37 @@ def given_samples(
         return whole_split(encoded(dataset[split or "test"], reading), dataset.rejected)
     if split is not None:
         raise ShiftproofError(f"a {type(data).__name__} has no split '{split}': every row of it is predicted")
-    return whole_split(encoded(samples_of(data, (reading or {}).get("classes") or ()), reading))
+    try:
+        return whole_split(encoded(samples_of(data, (reading or {}).get("classes") or ()), reading))
+    except ShiftproofError as problem:
+        given = _one_by_one(data, reading)
+        if given is None:
+            raise problem from None
+        return given
+
+
+def _one_by_one(data: Any, reading: Mapping[str, Any] | None) -> Given | None:
+    """The usable ones of a list of graphs or an array of rows, the others in their place with the reason."""
+    problems: dict[int, str] = {}
+    if isinstance(data, np.ndarray | torch.Tensor) and data.ndim >= 2 and data.dtype != object:
+        plain = torch.as_tensor(data)
+        finite = plain.reshape(len(plain), -1).isfinite().all(1) if plain.is_floating_point() else torch.ones(0)
+        problems = dict.fromkeys((~finite.bool()).nonzero().flatten().tolist(), "features hold NaN or infinity")
+        items: Any = data
+    elif isinstance(data, list | tuple) and data and all(is_graph(item) for item in data):
+        items = list(data)
+        for place, item in enumerate(items):
+            try:
+                as_split([item], "the graph")
+            except ShiftproofError as problem:
+                problems[place] = str(problem).removeprefix("the graph: ").replace("(graph 0, ", "(")
+    else:
+        return None
+    rows = np.array([row for row in range(len(items)) if row not in problems], dtype=np.int64)
+    if not problems or not len(rows):
+        return None
+    usable = [items[row] for row in rows] if isinstance(items, list) else items[rows]
+    return Given(encoded(as_split(usable), reading), rows, np.arange(len(items)), problems)
 
 
 def samples_of(data: Any, classes: Sequence[str] = ()) -> Split:
