@@ -49,7 +49,7 @@ def save_dataset(dataset: Dataset, folder: str | Path) -> Path:
     for name, split in dataset.splits.items():
         _require_file_name(name)
         kind = "graphs" if isinstance(split, GraphSet) else "samples"
-        if split.on_disk:
+        if isinstance(split, GraphSet | DomainSet) and split.on_disk:
             save_set(split, folder / name)
             splits[name] = {"folder": name, "kind": kind}
             continue
@@ -76,7 +76,7 @@ class DatasetWriter:
     def __enter__(self) -> Self:
         return self
 
-    def add(self, split: str, piece: Split) -> None:
+    def add(self, split: str, piece: GraphSet | DomainSet) -> None:
         """Append samples to a split."""
         if split not in self.writers:
             _require_file_name(split)
