@@ -42,7 +42,7 @@ def blocks(page: str, mark: str | None = None) -> str:
 def test_extras_are_declared_and_all_is_the_sum_of_those_for_users() -> None:
     extras = PROJECT["optional-dependencies"]
     assert extras.keys() >= {"molecules", "images", "tables", "ray", "docs", "dev", "all"}
-    assert extras["all"] == ["shiftproof[molecules,images,tables,ray]"]
+    assert extras["all"] == ["shiftproof[fast,molecules,images,tables,ray]"]
 
 
 def test_core_needs_no_pydantic_and_no_extra() -> None:

@@ -203,6 +203,7 @@ def test_data_without_labels_or_a_run_whose_data_are_gone_say_what_to_give() -> 
     run, data = trained()
     with pytest.raises(ShiftproofError, match="these have none"):
         sp.calibrate(run, replace(data.val, y=None))
+    run.dataset = None  # as of a run that was loaded
     with pytest.raises(ShiftproofError, match=r"calibrate\(run, data\)"):
         sp.calibrate(run)
 

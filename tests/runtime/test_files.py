@@ -18,7 +18,7 @@ from shiftproof.data.nodes import NodeGraph
 from shiftproof.data.readers.storage import save_dataset
 from shiftproof.errors import CannotWrite, NoRoom, ShiftproofError
 from shiftproof.robustness.budget import Perturbation
-from shiftproof.runtime import files, unfinished
+from shiftproof.runtime import files, growing, unfinished
 
 OLD = "what was there before"
 
@@ -158,7 +158,7 @@ def test_a_hidden_file_of_the_users_is_never_taken_for_one_of_ours(tmp_path):
     assert {entry.name for entry in tmp_path.iterdir()} == {*names, "new"}
 
 
-KINDS = [kind for kind in files._KINDS if kind != torch.bool]
+KINDS = [kind for kind in growing.KINDS if kind != torch.bool]
 
 
 def test_safetensors_hold_every_kind_of_tensor_and_read_back_as_they_were(tmp_path):

@@ -7,9 +7,7 @@ from dataclasses import replace
 import torch
 
 from shiftproof.data.dataset import Dataset
-from shiftproof.data.domains import DomainSet
 from shiftproof.data.generated.spmotif import CLASSES
-from shiftproof.data.graphs import GraphSet
 from shiftproof.data.joining import join
 from shiftproof.methods.base import Method
 from shiftproof.methods.ciga import XGNN
@@ -33,7 +31,7 @@ class _Unmoved(Method):
         if dataset.name == "two-piece":
             return _without_shortcut(dataset)
         names = [name for name in ("train", "val", "test") if name in dataset.splits]
-        parts: list[GraphSet | DomainSet] = [dataset[name] for name in names]
+        parts = [dataset[name] for name in names]
         whole = join(parts)
         order = torch.randperm(len(whole), generator=torch.Generator().manual_seed(seed))
         pieces = order.split([len(part) for part in parts])

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from shiftproof.data.dataset import Dataset, Split
+from shiftproof.data.domains import DomainSet
 from shiftproof.data.graphs import GraphSet
 from shiftproof.data.stored import KINDS, SetWriter, open_set, save_set, set_fields
 from shiftproof.errors import ShiftproofError, shortened
