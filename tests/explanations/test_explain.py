@@ -97,7 +97,7 @@ def test_graphs_of_another_kind_and_wrong_files_are_one_sentence(folder, tmp_pat
         sp.explain(folder, sp.load("ba-2motifs", graphs=20).test)
     with pytest.raises(ShiftproofError, match="plain tensors"):
         sp.explain(folder, "two-bit:per_env=50")
-    with pytest.raises(ShiftproofError, match="'cora-like' is one graph whose nodes are classified"):
+    with pytest.raises(ShiftproofError, match="'cora-like:nodes=100' is one graph whose nodes are classified, and"):
         sp.explain(folder, "cora-like:nodes=100")
     with pytest.raises(ShiftproofError, match=r"must end in \.png, \.svg or \.pdf"):
         sp.explain(folder, sp.load(SMALL).test[:1]).draw(tmp_path / "why.txt")

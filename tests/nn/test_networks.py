@@ -231,3 +231,10 @@ def test_the_network_of_an_older_run_is_known_by_its_name():
     old = {"conv": "gcn", "featurizer": "mlp", "widths": [256, 256], "hidden": 8, "pos_dim": 3, "style": "ciga"}
     assert network_of_run(old, "graphs") == {"network": "gcn", "hidden": 8, "style": "ciga"}
     assert network_of_run(old, "tensors") == {"network": "mlp", "widths": [256, 256]}
+
+
+def test_a_name_that_a_method_and_a_network_share_is_the_methods(graphs):
+    run = sp.fit("cnc", graphs, epochs=1, network="appnp", hidden=4, alpha=2.0)
+    assert run.config["options"]["alpha"] == 2.0
+    assert run.method.weights["contrast"] == 2.0
+    assert run.config["network"]["alpha"] == 0.1

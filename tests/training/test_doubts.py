@@ -8,6 +8,7 @@ import pytest
 import shiftproof as sp
 from shiftproof.report import write_report
 from shiftproof.training import Run
+from shiftproof.training.doubts import doubts_about
 
 DATA = "two-bit:per_env=60"
 
@@ -36,3 +37,11 @@ def test_a_run_that_works_has_no_doubts(method, tmp_path):
         run = sp.fit(method, DATA, out=tmp_path / "run", epochs=5)
     assert run.doubts == []
     assert "doubts" not in json.loads((tmp_path / "run" / "metrics.json").read_text())
+
+
+def test_an_explosion_is_of_the_task_in_whatever_order_a_history_was_read():
+    history = [{"losses": {"task": 0.6, "penalty": 0.001}}, {"losses": {"task": 0.5, "penalty": 90.0}}]
+    turned = [{"losses": dict(sorted(record["losses"].items()))} for record in history]
+    assert doubts_about(history, {}, [], "binary", 1) == doubts_about(turned, {}, [], "binary", 1) == []
+    history[1]["losses"]["task"] = turned[1]["losses"]["task"] = 50.0
+    assert doubts_about(history, {}, [], "binary", 1) == doubts_about(turned, {}, [], "binary", 1) != []

@@ -11,8 +11,10 @@ from shiftproof.errors import ShiftproofError
 from shiftproof.methods import DataShape, Network
 from shiftproof.runtime.files import read_tensors, write_atomic, write_json, write_tensors
 from shiftproof.training import Run, Trainer, TrainingDiverged, Weighted, loop
+from shiftproof.training.run_files import CONFIG, DIGESTS, HISTORY, METRICS, _digests
 from tests.training.toys import TwoTerms, assert_same_weights, toy_data
 
+PAGES = (CONFIG, HISTORY, METRICS)
 GRAPHS = "spmotif-struc:train_per_class=8,val_per_class=4,test_per_class=4"
 BITS = "two-bit:per_env=30"
 CASES = {
@@ -290,6 +292,21 @@ def edit(**changed):
     return damage("config.json", lambda raw: json.dumps({**json.loads(raw), **changed}).encode())
 
 
+def noted(harm):
+    """As `harm`, with digests of what is there now: of a run saved so, by another release or on purpose."""
+
+    def do(folder):
+        harm(folder)
+        config, history, summary = (json.loads((folder / name).read_text()) for name in PAGES)
+        digests = _digests(folder, config, history, {k: v for k, v in summary.items() if k != DIGESTS})
+        write_json(folder / METRICS, {**summary, DIGESTS: digests})
+
+    return do
+
+
+NOT_ITS_OWN = "is not the file that this run was saved with: it was changed or comes from another run"
+
+
 @pytest.mark.parametrize(
     ("harm", "said"),
     [
@@ -303,10 +320,15 @@ def edit(**changed):
         (damage("config.json", lambda raw: b"{}"), "config.json does not describe a run of shiftproof"),
         (damage("metrics.json", lambda raw: b"{}"), "metrics.json does not hold the metrics of a run"),
         (damage("history.json", lambda raw: b"\xff"), "history.json is not readable as JSON"),
-        (edit(method="erm2"), "unknown method 'erm2'; did you mean 'erm'"),
-        (edit(shape={}), "config.json does not describe a run of this release"),
-        (edit(options={"speed": 3}), "config.json does not describe a run of this release"),
-        (edit(network={"hidden": 3}), "config.json does not describe a run of this release"),
+        (edit(method="erm2"), f"config.json {NOT_ITS_OWN}"),
+        (edit(shape={}), f"config.json {NOT_ITS_OWN}"),
+        (edit(options={"speed": 3}), f"config.json {NOT_ITS_OWN}"),
+        (edit(network={"hidden": 3}), f"config.json {NOT_ITS_OWN}"),
+        (noted(edit(method="erm2")), "unknown method 'erm2'; did you mean 'erm'"),
+        (noted(edit(shape={})), "config.json does not describe a run of this release"),
+        (noted(edit(options={"speed": 3})), "config.json does not describe a run of this release"),
+        (noted(edit(network={"network": "mlp", "hidden": 3})), "'hidden' does not belong to the network 'mlp'"),
+        (noted(edit(network={"hidden": 3})), "weights.safetensors belongs to another model"),  # older runs name no network
     ],
 )
 def test_a_damaged_run_is_one_sentence(saved, harm, said):
@@ -319,6 +341,9 @@ def test_a_damaged_run_is_one_sentence(saved, harm, said):
 def test_weights_of_another_network_are_refused(saved, tmp_path):
     sp.fit("erm", BITS, epochs=1, network=Network(widths=(5,)), out=tmp_path / "other")
     shutil.copy(tmp_path / "other" / "weights.safetensors", saved)
+    with pytest.raises(ShiftproofError, match=f"weights.safetensors {NOT_ITS_OWN}"):
+        Run.load(saved)
+    noted(lambda folder: None)(saved)
     with pytest.raises(ShiftproofError, match=r"weights.safetensors belongs to another model: '.*' is .* there"):
         Run.load(saved)
 

@@ -261,7 +261,7 @@ class Plan:
             asked, usual = take_name(settings), take_name(preset)
             network = asked or usual or USUAL[kind]
             require_kind(network, kind, f"'{dataset.name}'")
-            groups["network"] = networks[network].options
+            groups = {**groups, "network": accepted_settings(maker, plan.balance_name, network)["network"]}
         everything = {key: parameter for group in groups.values() for key, parameter in group.items()}
         for key in settings:
             if key not in everything:
@@ -316,12 +316,17 @@ class Plan:
 def accepted_settings(
     maker: Any, balance: str = "weighted", network: str | None = None
 ) -> dict[str, dict[str, inspect.Parameter]]:
-    """Every setting a user may give for a method and a balance, by whom it concerns; of all networks or one."""
+    """Every setting a user may give for a method and a balance, by whom it concerns; of all networks or one.
+
+    A name that the method and a network share, as `alpha` of CIGA and of APPNP, is the method's: `Network(...)` says
+    the network's.
+    """
     method = options_of(maker)
+    own = {n: p for n, p in method.items() if n not in _NOT_SETTINGS}
     of_network = options_of_all() if network is None else networks[network].options
     return {
-        "method": {n: p for n, p in method.items() if n not in _NOT_SETTINGS},
-        "network": of_network if "network" in method else {},
+        "method": own,
+        "network": {n: p for n, p in of_network.items() if n not in own} if "network" in method else {},
         "training": {n: p for n, p in options_of(Trainer).items() if n not in _NOT_SETTINGS},
         "weighting": options_of(balance_named(balance)),
     }

@@ -26,6 +26,11 @@ def is_constant(found: Predictions) -> bool:
     return bool(torch.equal(rows, rows[:1].expand_as(rows)))
 
 
+def _task_loss(losses: Mapping[str, float]) -> float | None:
+    """The loss of the task by its name, or the only one: a history read back has its names in another order."""
+    return losses.get("task", next(iter(losses.values())) if len(losses) == 1 else None)
+
+
 def doubts_about(
     history: Sequence[Mapping[str, Any]],
     metrics: Mapping[str, Mapping[str, Any]],
@@ -36,7 +41,7 @@ def doubts_about(
     """A sentence for each thing to know before the metrics are believed; `same` names splits predicted all alike."""
     said = []
     guess = {"regression": 0.0, "multiclass": math.log(max(num_outputs, 2))}.get(task, math.log(2))
-    known = [next(iter(record["losses"].values())) for record in history if record.get("losses")]
+    known = [loss for record in history if (loss := _task_loss(record.get("losses") or {})) is not None]
     if known and known[-1] > FAR_ABOVE * known[0] and known[-1] > guess:
         said.append(f"the task's loss ended at {known[-1]:.3g}, far above the {known[0]:.3g} it began with")
     else:

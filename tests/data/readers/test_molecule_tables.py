@@ -181,3 +181,12 @@ def test_largest_groups_train_and_equal_entries_stay_together() -> None:
     parts = at_random(entries, 0)
     assert not set(entries[parts["train"]]) & set(entries[parts["test"]])
     assert sum(len(rows) for rows in parts.values()) == 200
+
+
+def test_a_column_of_molecules_that_is_asked_for_as_environments_does_not_make_a_table_one_of_molecules(tmp_path):
+    rings = ["C1CCCCC1C", "c1ccccc1CC", "C1CCNCC1CO"]
+    rows = [{"x": i % 7, "active": i % 2, "scaffold_text": rings[i % 3] + "C" * (i % 10)} for i in range(60)]
+    pd.DataFrame(rows).to_csv(tmp_path / "some.csv", index=False)
+    plain = sp.load(tmp_path / "some.csv", label="active", env="scaffold_text", split="random")
+    assert plain.kind == "tensors"
+    assert sp.load(tmp_path / "some.csv", label="active", split="random").kind == "graphs"

@@ -321,7 +321,7 @@ def test_what_cannot_be_asked_is_one_sentence():
         as_weighted(counting)(batch, torch.ones(batch.num_edges))
     with pytest.raises(ShiftproofError, match="needs 'positions' too"):
         as_weighted(lambda x, positions: x)
-    with pytest.raises(ShiftproofError, match="not int"):
+    with pytest.raises(ShiftproofError, match="a model is a run, a method, a module or a function, not 3"):
         as_weighted(3)
     with pytest.raises(ShiftproofError, match="no ground truth of their edges"):
         explanation_auc(scored(random_graphs(marked=False)))

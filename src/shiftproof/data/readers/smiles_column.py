@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from importlib.util import find_spec
 
 import numpy as np
@@ -15,12 +16,15 @@ SURELY = 0.9  # of them are molecules: a table may hold some bad ones
 SHORT = 4  # characters; names of classes such as C, N and CO can be read as molecules too
 
 
-def smiles_among(table: Table) -> str | None:
-    """The column with a usual name, else the first column whose texts can be read as molecules; None without one."""
+def smiles_among(table: Table, taken: Collection[str] = ()) -> str | None:
+    """The column with a usual name, else the first column whose texts can be read as molecules; None without one.
+
+    A column that the user has `taken` for something else, as scaffolds are for environments, is not looked at.
+    """
     named = next((name for name in USUAL if name in table.names), None)
     if named is not None or find_spec("rdkit") is None:
         return named
-    return next((name for name in table.names if _holds_smiles(table, name)), None)
+    return next((name for name in table.names if name not in taken and _holds_smiles(table, name)), None)
 
 
 def _holds_smiles(table: Table, name: str) -> bool:

@@ -10,7 +10,7 @@ from shiftproof.data.readers.featurising import MOST_ATOMS
 from shiftproof.data.readers.molecule_clusters import CLOSEST
 from shiftproof.data.readers.molecule_tables import molecule_table
 from shiftproof.data.readers.smiles_column import smiles_among
-from shiftproof.data.readers.tables import TABLES, Table, read_table
+from shiftproof.data.readers.tables import TABLES, Table, as_names, read_table
 from shiftproof.data.readers.tabular import feature_table
 from shiftproof.errors import ShiftproofError
 from shiftproof.ranges import Count, Seed, Share
@@ -39,7 +39,7 @@ def read_samples(
     """
     if smiles is None:
         path = read_table(path)
-        smiles = smiles_among(path)
+        smiles = smiles_among(path, {*as_names(label), *(name for name in (env, by) if name is not None)})
     if smiles is None:
         return feature_table(path, label=label, env=env, split=split, by=by, test=test, task=task, seed=seed)
     if test is not None:
