@@ -328,7 +328,7 @@ NOT_ITS_OWN = "is not the file that this run was saved with: it was changed or c
         (noted(edit(shape={})), "config.json does not describe a run of this release"),
         (noted(edit(options={"speed": 3})), "config.json does not describe a run of this release"),
         (noted(edit(network={"network": "mlp", "hidden": 3})), "'hidden' does not belong to the network 'mlp'"),
-        (noted(edit(network={"hidden": 3})), "weights.safetensors belongs to another model"),  # older runs name no network
+        (noted(edit(network={"hidden": 3})), "weights.safetensors belongs to another model"),  # an older run
     ],
 )
 def test_a_damaged_run_is_one_sentence(saved, harm, said):
