@@ -39,7 +39,7 @@ from shiftproof.methods.weighted import as_weighted
         ("gmt-sam", {"ratio": -0.5}, "'ratio' of 'gmt-sam' is a number from 0 to 1, not -0.5"),
         ("gmt-sam", {"ratio": math.nan}, "'ratio' of 'gmt-sam' is a number from 0 to 1, not nan"),
         ("gmt-sam", {"reference_epochs": 0}, "'reference_epochs' of 'gmt-sam' is a whole number from 1 or none, not 0"),
-        ("dir", {"classifier_width": -1}, "'classifier_width' of 'dir' is a whole number from 1 to 65536 or none, not"),
+        ("dir", {"classifier_width": -1}, "'classifier_width' of 'dir' .* from 1 to 65536 or none, not -1"),
         ("lri-gaussian", {"scale": math.nan}, "'scale' of 'lri-gaussian' is a number above 0, not nan"),
         ("lri-gaussian", {"radius": math.nan}, "'radius' of 'lri-gaussian' is a number above 0 or none, not nan"),
         ("gnnexplainer", {"steps": 0}, "'steps' of 'gnnexplainer' is a whole number from 1, not 0"),
