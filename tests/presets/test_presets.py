@@ -157,3 +157,14 @@ def test_cigas_weights_are_those_of_its_released_scripts(data):
     assert first["contrast"] == ("rep" if rep else "feat")
     assert (first["classifier_input"] == "raw") == (raw or name in ("cmnist-75sp", "graph-sst5", "drugood-ic50-assay"))
     assert first["spurious"] == ("conv" if name.endswith("scaffold") else "shared")
+
+
+@pytest.mark.parametrize("part", ["training", "network", "methods"])
+def test_a_setting_of_a_preset_that_nothing_takes_is_an_error(monkeypatch, part) -> None:
+    """It used to be dropped without a word."""
+    data = replace(sp.load("spmotif-struc", **TINY), name="ba-2motifs")
+    usual = PRESETS["ba-2motifs"]
+    given = {"erm": {"epochz": 3}} if part == "methods" else {**getattr(usual, part), "epochz": 3}
+    monkeypatch.setitem(PRESETS, "ba-2motifs", replace(usual, **{part: given}))
+    with pytest.raises(ShiftproofError, match=r"unknown setting 'epochz' of the preset of 'ba-2motifs'.*'epochs'"):
+        sp.fit("erm", data, epochs=1)

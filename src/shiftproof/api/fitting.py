@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +21,7 @@ from shiftproof.presets import preset_for
 from shiftproof.ranges import Count, Seed, checked, fitting
 from shiftproof.registry import Entry, fitting_options, methods, networks, options_of, require_choices
 from shiftproof.runtime.progress import Style
-from shiftproof.training.balance import Balance, balance_named, described
+from shiftproof.training.balance import BALANCES, Balance, balance_named, described
 from shiftproof.training.callbacks import Callback, Training
 from shiftproof.training.loop import Loop
 from shiftproof.training.run import Run
@@ -266,6 +267,9 @@ class Plan:
         for key in settings:
             if key not in everything:
                 raise does_not_belong(key, network)
+        for key in preset:
+            if key not in known and key not in _known_anywhere():
+                raise unknown("setting", key, known, f"the preset of '{dataset.name}'")
         preset = {k: v for k, v in preset.items() if k in everything}
         chosen = fitting_options({**preset, **settings}, everything, f"'{name}'")
         require_choices(chosen, everything, f"'{name}'")
@@ -311,6 +315,13 @@ class Plan:
             "training": dict(weighting),
             **({"reading": dict(self.dataset.reading)} if self.dataset.reading else {}),
         }
+
+
+@lru_cache(maxsize=1)
+def _known_anywhere() -> frozenset[str]:
+    """Every setting that some method, network, balance or the trainer takes; a preset is of many of them."""
+    makers = [*(entry.make for entry in methods), *BALANCES.values(), Trainer]
+    return frozenset(key for maker in makers for key in options_of(maker)) | frozenset(options_of_all())
 
 
 def accepted_settings(
