@@ -7,6 +7,7 @@ from scipy import sparse
 
 import shiftproof as sp
 from shiftproof.data import NodeGraph, load, load_nodes, load_samples
+from shiftproof.data.node_sets import NodeSet
 from shiftproof.data.readers.grb_features import grb_like
 from shiftproof.data.readers.node_preparation import embedded_words, prepared, random_split
 from shiftproof.errors import ShiftproofError
@@ -158,8 +159,9 @@ def test_node_graphs_and_sets_of_graphs_are_told_apart() -> None:
     graph = load("cora-like", nodes=100)
     assert load(graph) is graph
     assert load_nodes(graph) is graph
-    with pytest.raises(ShiftproofError, match="'cora-like' is one graph whose nodes are classified"):
-        sp.fit("erm", "cora-like:nodes=100")
+    samples = load_samples("cora-like:nodes=100")  # its nodes, as fit takes them
+    assert isinstance(samples.train, NodeSet)
+    assert len(sp.fit("erm", "cora-like:nodes=100", epochs=1, device="cpu").predict(samples.test)) == len(graph.test)
     with pytest.raises(ShiftproofError, match="'two-bit' is a set of graphs or samples"):
         load_nodes("two-bit")
     with pytest.raises(ShiftproofError, match="have no environments: leave 'group' out"):

@@ -126,6 +126,24 @@ def _parquet(path: Path) -> None:
     pd.DataFrame(table_rows(), columns=HEADER).to_parquet(path)
 
 
+def _xlsx(path: Path) -> None:
+    import pandas as pd
+
+    frame = pd.DataFrame(table_rows(), columns=HEADER)
+    frame.astype({"size": float, "mass": float, "label": int}).to_excel(path, index=False)
+
+
+def _sdf(path: Path) -> None:
+    from rdkit import Chem
+
+    with Chem.SDWriter(str(path)) as writer:
+        for smiles, label, assay in molecule_rows():
+            molecule = Chem.MolFromSmiles(smiles)
+            molecule.SetProp("label", label)
+            molecule.SetProp("assay", assay)
+            writer.write(molecule)
+
+
 def _zip(path: Path) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in tu_texts().items():
@@ -145,6 +163,8 @@ FILES: dict[str, Callable[[Path], None]] = {
     ".csv": _csv,
     ".tsv": lambda path: _csv(path, "\t"),
     ".parquet": _parquet,
+    ".xlsx": _xlsx,
+    ".sdf": _sdf,
     ".zip": _zip,  # named TOY.zip, after the files in it
     ".npz": lambda path: save_arrays(path, graph_arrays()),
     ".safetensors": lambda path: save_arrays(path, graph_arrays()),
@@ -159,7 +179,8 @@ MORE_FILES: dict[str, Callable[[Path], None]] = {
     "samples.npz": lambda path: save_arrays(path, sample_arrays()),
 }
 QUICK = ["-m", "erm", "--set", "epochs=1", "--json"]
-LABELLED = (".csv", ".tsv", ".parquet", ".csv.gz", ".csv.xz", "molecules.csv")
+LABELLED = (".csv", ".tsv", ".parquet", ".xlsx", ".sdf", ".csv.gz", ".csv.xz", "molecules.csv")
+GRAPHS = (".sdf", ".zip", ".npz", ".safetensors", "molecules.csv")
 
 
 def reading(name: str, path: Path) -> list[object]:
@@ -167,9 +188,7 @@ def reading(name: str, path: Path) -> list[object]:
     if name.startswith("nodes"):
         return ["attack", path, "-a", "random-flips", "--flips", 2, "--defences", "gcn", "--epochs", 1, "--json"]
     label = ["--label", "label"] if name in LABELLED else []
-    small = (
-        ["--set", "hidden=4", "--set", "layers=1"] if name in (".zip", ".npz", ".safetensors", "molecules.csv") else []
-    )
+    small = ["--set", "hidden=4", "--set", "layers=1"] if name in GRAPHS else []
     return ["fit", path, *label, *QUICK, *small]
 
 

@@ -180,10 +180,17 @@ def test_wrong_settings_are_one_sentence(options: dict, words: str) -> None:
         train_defence("gcn", communities(), **options)
 
 
-@pytest.mark.parametrize("values", [(0, 0.1), (1, -0.1)])
-def test_flag_takes_at_least_one_step_of_a_size_from_zero(values: tuple) -> None:
-    with pytest.raises(ShiftproofError, match="at least one step and a step size from 0"):
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ((0, 0.1), "option 'steps' of FLAG is a whole number from 1, not 0"),
+        ((1, -0.1), "option 'step_size' of FLAG is a number from 0, not -0.1"),
+    ],
+)
+def test_flag_takes_at_least_one_step_of_a_size_from_zero(values: tuple, said: str) -> None:
+    with pytest.raises(ShiftproofError, match=said):
         FLAG(*values)
+    assert FLAG(1, 0.0) == FLAG(steps=1, step_size=0.0)
 
 
 def test_a_graph_without_a_split_says_so() -> None:

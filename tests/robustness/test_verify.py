@@ -195,12 +195,12 @@ def test_edges_among_injected_nodes_need_leave_and_count_at_both_ends() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"nodes": -1}, "'nodes' is a whole number from 0, not -1"),
-        ({"edges": 1.5}, "'edges' is a whole number from 0, not 1.5"),
-        ({"nodes": True, "edges_per_node": 1}, "'nodes' is a whole number from 0, not True"),
+        ({"nodes": -1}, "option 'nodes' of Budget is a whole number from 0, not -1"),
+        ({"edges": 1.5}, "option 'edges' of Budget is a whole number from 0, not 1.5"),
+        ({"nodes": True, "edges_per_node": 1}, "option 'nodes' of Budget is a whole number from 0, not True"),
         ({"nodes": 3}, "a budget of 3 injected nodes needs 'edges_per_node' of 1 or more"),
         ({"low": 1.0, "high": 0.0}, "feature box is empty: low 1.0 lies above high 0.0"),
-        ({"high": float("inf")}, "'high' is a number or None, not inf"),
+        ({"high": float("inf")}, "option 'high' of Budget is a number or none, not inf"),
     ],
 )
 def test_a_budget_that_cannot_be_is_one_sentence(options, said) -> None:

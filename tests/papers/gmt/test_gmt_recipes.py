@@ -34,7 +34,8 @@ def test_every_cell_is_a_method_that_takes_its_settings(name):
     for cell in recipe.cells:
         plan = Plan.make(cell.method, stand_in(cell.data), cell.variant)
         plan.build(None)
-        assert plan.network["network"] == ("pna" if cell.variant.get("protocol") == "gmt-pna" else "gin")
+        usual = "pna" if cell.variant.get("protocol") == "gmt-pna" else "gin"
+        assert plan.network["network"] == cell.variant.get("conv", usual)
         assert plan.network["style"] == "gmt"
 
 
