@@ -98,6 +98,9 @@ def test_excel_and_sdf_files_are_tables(tmp_path):
     (tmp_path / "broken.sdf").write_text("nothing of the kind\n")
     with pytest.raises(sp.ShiftproofError, match=r"broken.sdf holds no molecule"):
         sp.load(tmp_path / "broken.sdf", label="active")
+    (tmp_path / "latin.sdf").write_bytes(b"s\xe4ure" + (tmp_path / "assays.sdf").read_bytes())
+    with pytest.raises(sp.ShiftproofError, match=r"latin.sdf is not UTF-8 text \(there is a byte 0xe4\)"):
+        sp.load(tmp_path / "latin.sdf", label="active")
 
 
 def test_frames_in_splits_keep_their_splits():

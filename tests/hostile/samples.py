@@ -134,11 +134,13 @@ def _xlsx(path: Path) -> None:
 
 
 def _sdf(path: Path) -> None:
-    from rdkit import Chem
+    from rdkit import Chem, rdBase
 
-    with Chem.SDWriter(str(path)) as writer:
+    with rdBase.BlockLogs(), Chem.SDWriter(str(path)) as writer:
         for smiles, label, assay in molecule_rows():
             molecule = Chem.MolFromSmiles(smiles)
+            if molecule is None:  # longer CC#N are no molecules; a file of SMILES holds them nevertheless
+                continue
             molecule.SetProp("label", label)
             molecule.SetProp("assay", assay)
             writer.write(molecule)

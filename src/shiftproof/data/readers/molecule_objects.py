@@ -45,4 +45,8 @@ def sdf_frame(path: Path) -> Any:
         raise ShiftproofError(f"{path} is not a whole SDF file ({str(problem).partition(chr(10))[0]})") from None
     if not any(molecule is not None for molecule in molecules):
         raise ShiftproofError(f"{path} holds no molecule that can be read; an SDF file has blocks that end in $$$$")
-    return molecule_frame(molecules)
+    try:
+        return molecule_frame(molecules)
+    except UnicodeDecodeError as problem:  # of a name or a property; RDKit reads blocks as bytes
+        byte = problem.object[problem.start : problem.start + 1].hex()
+        raise ShiftproofError(f"{path} is not UTF-8 text (there is a byte 0x{byte}); save it as UTF-8") from None
