@@ -131,7 +131,9 @@ def test_only_with_a_word_that_names_no_model_trains_nothing(tmp_path):
 
 
 def test_too_many_samples_are_one_sentence(real_data):
-    with pytest.raises(ShiftproofError, match="'samples' of data set 'cmnist-corner' is a whole number from 2 to 50000"):
+    with pytest.raises(
+        ShiftproofError, match="'samples' of data set 'cmnist-corner' is a whole number from 2 to 50000"
+    ):
         load("cmnist-corner:samples=50001")
     data = load("cmnist-corner:samples=40,test_samples=5")
     assert tuple(data.train.x.shape) == (40, 3, 28, 28)
