@@ -46,7 +46,8 @@ class PAIR(torch.optim.Optimizer):
     back: weights, values, non-uniformity and mode. `preference` holds a relative size for every loss, the larger the
     smaller that loss is to become. The losses end where all are equal once multiplied by it, if a Pareto point is
     there, and otherwise at a Pareto point whose largest product is smallest; for smooth convex losses this holds from
-    every start (`MinimaxSolver`). For `descent_steps` steps only the first loss, usually the plain risk, is minimised
+    nearly every start (`MinimaxSolver`; slow tests show problems that Adam at a learning rate of .1 still misses).
+    For `descent_steps` steps only the first loss, usually the plain risk, is minimised
     (PAIR's first phase); give the second phase an inner optimiser of its own by wrapping a new one.
 
     `parameters` are those whose gradients are compared: "all", "head" (the last weight matrix and what follows it;
